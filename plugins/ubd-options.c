@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ *
+ * Parses the plugin's parameters.  Says of what is wrong: the parameter, what
+ * was given and what was expected.
+ */
+#include "ubd-options.h"
+
+#define NBDKIT_API_VERSION 2
+#include <nbdkit-plugin.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+struct ubd_options ubd_options = {
+    .config = {.lock = true, .trim = true, .io = UBD_IO_AUTO},
+};
+
+static int
+bad_value(const char *key, const char *value, const char *expected)
+{
+    nbdkit_error("%s=%s: expected %s", key, value, expected);
+    return -1;
+}
+
+static int
+set_path(const char *key, const char *value, char **ret_path)
+{
+    if (value[0] == '\0')
+        return bad_value(key, value, "a path, which cannot be empty");
+    *ret_path = nbdkit_absolute_path(value); /* Says why it fails. */
+    return *ret_path ? 0 : -1;
+}
+
+static int
+parse_file(const char *key, const char *value)
+{
+    const int r = set_path(key, value, &ubd_options.file);
+
+    ubd_options.config.path = ubd_options.file;
+    return r;
+}
+
+static int
+parse_metrics(const char *key, const char *value)
+{
+    return set_path(key, value, &ubd_options.metrics);
+}
+
+static int
+parse_cache(const char *key, const char *value)
+{
+    char names[256] = "one of";
+    const char *name, *mode;
+    bool direct;
+
+    if (ubd_mode_known(value)) {
+        ubd_options.cache = strdup(value);
+        ubd_options.config.cache = ubd_options.cache;
+        return ubd_options.cache ? 0 : -1;
+    }
+    for (unsigned i = 0; (name = ubd_mode_name(i)); i++)
+        snprintf(names + strlen(names), sizeof names - strlen(names), " %s",
+                 name);
+    strcat(names, " (or qemu's");
+    for (unsigned i = 0; (name = ubd_mode_alias(i, &mode, &direct)); i++)
+        snprintf(names + strlen(names), sizeof names - strlen(names), " %s",
+                 name);
+    snprintf(names + strlen(names), sizeof names - strlen(names), ")");
+    return bad_value(key, value, names);
+}
+
+static int
+parse_bool(const char *key, const char *value, bool *ret_value)
+{
+    static const char *const yes[] = {"1", "true", "t", "yes", "y", "on"};
+    static const char *const no[] = {"0", "false", "f", "no", "n", "off"};
+
+    for (size_t i = 0; i < sizeof yes / sizeof yes[0]; i++) {
+        if (strcasecmp(value, yes[i]) == 0 || strcasecmp(value, no[i]) == 0) {
+            *ret_value = strcasecmp(value, yes[i]) == 0;
+            return 0;
+        }
+    }
+    return bad_value(key, value, "a boolean: true or false");
+}
+
+static int
+parse_direct(const char *key, const char *value)
+{
+    return parse_bool(key, value, &ubd_options.config.direct);
+}
+
+static int
+parse_lock(const char *key, const char *value)
+{
+    return parse_bool(key, value, &ubd_options.config.lock);
+}
+
+static int
+parse_trim(const char *key, const char *value)
+{
+    return parse_bool(key, value, &ubd_options.config.trim);
+}
+
+static int
+parse_io(const char *key, const char *value)
+{
+    static const struct {
+        const char *name;
+        enum ubd_io_choice choice;
+    } choices[] = {
+        {"auto",     UBD_IO_AUTO    },
+        {"io_uring", UBD_IO_URING   },
+        {"syscalls", UBD_IO_SYSCALLS},
+    };
+
+    for (size_t i = 0; i < sizeof choices / sizeof choices[0]; i++) {
+        if (strcmp(choices[i].name, value) == 0) {
+            ubd_options.config.io = choices[i].choice;
+            return 0;
+        }
+    }
+    return bad_value(key, value, "one of auto io_uring syscalls");
+}
+
+/* Columns: key, value, default, parser, help.  In alphabetical order. */
+#define OPTIONS(X)                                                             \
+    X("cache", "MODE", "barrier", parse_cache,                                 \
+      "when what is written is durable: barrier, osync, unsafe")               \
+    X("direct", "BOOL", "false", parse_direct,                                 \
+      "bypass the host's page cache (O_DIRECT)")                               \
+    X("file", "PATH", "required", parse_file,                                  \
+      "the image: a regular file or block device; file= may be left out")      \
+    X("io", "ENGINE", "auto", parse_io,                                        \
+      "how requests reach the host: auto, io_uring, syscalls")                 \
+    X("lock", "BOOL", "true", parse_lock,                                      \
+      "refuse an image that somebody else has open")                           \
+    X("metrics", "PATH", "none", parse_metrics,                                \
+      "keep counters and histograms in this file (Prometheus text)")           \
+    X("trim", "BOOL", "true", parse_trim,                                      \
+      "give trimmed and zeroed space back to the host")
+
+#define AS_HELP(key, value, fallback, parser, help)                            \
+    key "=" value "  " help " (default: " fallback ")\n"
+const char ubd_options_help[] = OPTIONS(AS_HELP);
+
+static const struct {
+    const char *key;
+    int (*parse)(const char *key, const char *value);
+} options[] = {
+#define AS_ROW(key, value, fallback, parser, help) {key, parser},
+    OPTIONS(AS_ROW)
+};
+
+static int
+unknown_key(const char *key)
+{
+    char names[256] = "";
+
+    for (size_t i = 0; i < sizeof options / sizeof options[0]; i++)
+        snprintf(names + strlen(names), sizeof names - strlen(names), " %s",
+                 options[i].key);
+    nbdkit_error("%s: unknown parameter; expected one of%s", key, names);
+    return -1;
+}
+
+int
+ubd_options_set(const char *key, const char *value)
+{
+    for (size_t i = 0; i < sizeof options / sizeof options[0]; i++) {
+        if (strcmp(options[i].key, key) != 0)
+            continue;
+        if (ubd_options.given & (1u << i)) {
+            nbdkit_error("%s=%s: given twice; expected it once", key, value);
+            return -1;
+        }
+        ubd_options.given |= 1u << i;
+        return options[i].parse(key, value);
+    }
+    return unknown_key(key);
+}
+
+int
+ubd_options_complete(void)
+{
+    if (ubd_options.file)
+        return 0;
+    nbdkit_error("file: not given; expected the path of an image, as in "
+                 "file=disk.img");
+    return -1;
+}
+
+void
+ubd_options_free(void)
+{
+    free(ubd_options.file);
+    free(ubd_options.cache);
+    free(ubd_options.metrics);
+}

@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ *
+ * O_DIRECT wants offsets, lengths and buffers aligned; NBD clients do not know
+ * that.  What is aligned goes straight through.  The rest is copied through an
+ * aligned buffer, and a block that is changed in part is read first, under an
+ * exclusive lock of its range, so that two neighbours in one block both
+ * survive.
+ *
+ * If the size is not a whole number of blocks, the last piece goes through the
+ * page cache: written directly it would make the file longer.
+ */
+#include "cleanup.h"
+#include "disk.h"
+
+#include <errno.h>
+#include <string.h>
+
+static uint64_t
+round_down(uint64_t value, uint64_t to)
+{
+    return value / to * to;
+}
+
+static uint64_t
+round_up(uint64_t value, uint64_t to)
+{
+    return round_down(value + to - 1, to);
+}
+
+static void *
+take_buffer(struct ubd_bounce *bounce)
+{
+    void *buffer = NULL;
+
+    pthread_mutex_lock(&bounce->lock);
+    if (bounce->nr_kept)
+        buffer = bounce->kept[--bounce->nr_kept];
+    pthread_mutex_unlock(&bounce->lock);
+    /* No disk is known to want more alignment than a page. */
+    return buffer ? buffer : aligned_alloc(65536, UBD_BOUNCE_SIZE);
+}
+
+static void
+give_buffer(struct ubd_bounce *bounce, void *buffer)
+{
+    pthread_mutex_lock(&bounce->lock);
+    if (bounce->nr_kept < UBD_BOUNCE_KEPT) {
+        bounce->kept[bounce->nr_kept++] = buffer;
+        buffer = NULL;
+    }
+    pthread_mutex_unlock(&bounce->lock);
+    free(buffer);
+}
+
+void
+ubd_bounce_destroy(struct ubd_bounce *bounce)
+{
+    while (bounce->nr_kept)
+        free(bounce->kept[--bounce->nr_kept]);
+    pthread_mutex_destroy(&bounce->lock);
+}
+
+static bool
+is_aligned(const struct ubd_host *host, uint64_t len, uint64_t offset)
+{
+    return offset % host->align == 0 && len % host->align == 0;
+}
+
+static bool
+can_take(const struct ubd_host *host, const void *buf, uint64_t len,
+         uint64_t offset)
+{
+    return is_aligned(host, len, offset) &&
+           (uintptr_t)buf % host->mem_align == 0;
+}
+
+/* Up to where blocks are whole. */
+static uint64_t
+direct_end(const struct ubd_host *host)
+{
+    return round_down(host->size, host->align);
+}
+
+static int
+read_blocks(struct ubd_disk *disk, void *buf, uint64_t len, uint64_t offset)
+{
+    const struct ubd_req req = {.op = UBD_OP_READ,
+                                .fd = disk->host.fd,
+                                .buf = buf,
+                                .offset = offset,
+                                .len = len,
+                                .is_direct = true};
+
+    return ubd_disk_run(disk, &req);
+}
+
+static int
+write_blocks(struct ubd_disk *disk, const void *buf, uint64_t len,
+             uint64_t offset, bool is_durable)
+{
+    if (is_durable)
+        return ubd_disk_write_durable(disk, buf, len, offset);
+    return ubd_disk_write_plain(disk, disk->host.fd, buf, len, offset, true);
+}
+
+static int
+bounce_read(struct ubd_disk *disk, char *buf, uint64_t len, uint64_t offset)
+{
+    const uint64_t align = disk->host.align;
+    char *bounce = take_buffer(&disk->bounce);
+    int r = 0;
+
+    if (!bounce)
+        return -ENOMEM;
+    while (r == 0 && len > 0) {
+        const uint64_t start = round_down(offset, align);
+        const uint64_t skip = offset - start;
+        const uint64_t n =
+            len < UBD_BOUNCE_SIZE - skip ? len : UBD_BOUNCE_SIZE - skip;
+
+        r = read_blocks(disk, bounce, round_up(skip + n, align), start);
+        if (r == 0)
+            memcpy(buf, bounce + skip, n);
+        buf += n;
+        offset += n;
+        len -= n;
+    }
+    give_buffer(&disk->bounce, bounce);
+    return r;
+}
+
+/* Fill the first and the last block of what will be written, where the caller
+ * replaces only a part of them.
+ */
+static int
+read_edges(struct ubd_disk *disk, char *bounce, uint64_t start, uint64_t skip,
+           uint64_t n)
+{
+    const uint64_t align = disk->host.align;
+    const uint64_t end = round_up(skip + n, align);
+    const bool has_head = skip > 0;
+    const bool has_tail = end > skip + n;
+    const uint64_t last = end - align;
+    int r = 0;
+
+    if (has_head || (has_tail && last == 0))
+        r = read_blocks(disk, bounce, align, start);
+    if (r == 0 && has_tail && last > 0)
+        r = read_blocks(disk, bounce + last, align, start + last);
+    return r;
+}
+
+static int
+bounce_write(struct ubd_disk *disk, const char *buf, uint64_t len,
+             uint64_t offset, bool is_durable)
+{
+    const uint64_t align = disk->host.align;
+    char *bounce = take_buffer(&disk->bounce);
+    int r = 0;
+
+    if (!bounce)
+        return -ENOMEM;
+    while (r == 0 && len > 0) {
+        const uint64_t start = round_down(offset, align);
+        const uint64_t skip = offset - start;
+        const uint64_t n =
+            len < UBD_BOUNCE_SIZE - skip ? len : UBD_BOUNCE_SIZE - skip;
+
+        r = read_edges(disk, bounce, start, skip, n);
+        memcpy(bounce + skip, buf, n);
+        if (r == 0)
+            r = write_blocks(disk, bounce, round_up(skip + n, align), start,
+                             is_durable);
+        buf += n;
+        offset += n;
+        len -= n;
+    }
+    give_buffer(&disk->bounce, bounce);
+    return r;
+}
+
+/* The piece behind the last whole block. */
+static int
+read_end(struct ubd_disk *disk, void *buf, uint64_t len, uint64_t offset)
+{
+    const struct ubd_req req = {.op = UBD_OP_READ,
+                                .fd = disk->host.fd_buffered,
+                                .buf = buf,
+                                .offset = offset,
+                                .len = len};
+
+    return ubd_disk_run(disk, &req);
+}
+
+static int
+write_end(struct ubd_disk *disk, const void *buf, uint64_t len,
+          uint64_t offset, bool is_durable)
+{
+    const int r = ubd_disk_write_plain(disk, disk->host.fd_buffered, buf, len,
+                                       offset, false);
+
+    if (r < 0 || !is_durable)
+        return r;
+    ubd_durability_completed(&disk->durability, len); /* (D8) */
+    return ubd_disk_make_durable(disk, NULL);
+}
+
+/* How much of the range lies in whole blocks. */
+static uint64_t
+direct_part(const struct ubd_host *host, uint64_t len, uint64_t offset)
+{
+    const uint64_t end = direct_end(host);
+
+    if (offset >= end)
+        return 0;
+    return len < end - offset ? len : end - offset;
+}
+
+int
+ubd_direct_read(struct ubd_disk *disk, void *buf, uint64_t len, uint64_t offset)
+{
+    const uint64_t part = direct_part(&disk->host, len, offset);
+    int r = 0;
+
+    if (part && can_take(&disk->host, buf, part, offset))
+        r = read_blocks(disk, buf, part, offset);
+    else if (part)
+        r = bounce_read(disk, buf, part, offset);
+    if (r == 0 && part < len)
+        r = read_end(disk, (char *)buf + part, len - part, offset + part);
+    return r;
+}
+
+int
+ubd_direct_write(struct ubd_disk *disk, const void *buf, uint64_t len,
+                 uint64_t offset, bool is_durable)
+{
+    const uint64_t part = direct_part(&disk->host, len, offset);
+    int r = 0;
+
+    if (part && can_take(&disk->host, buf, part, offset))
+        r = write_blocks(disk, buf, part, offset, is_durable);
+    else if (part)
+        r = bounce_write(disk, buf, part, offset, is_durable);
+    if (r == 0 && part < len)
+        r = write_end(disk, (const char *)buf + part, len - part,
+                      offset + part, is_durable);
+    return r;
+}

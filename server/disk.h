@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ *
+ * One disk, as the files of server/ see it.  Public functions are in ubd.h;
+ * disk.c has the requests, direct.c what O_DIRECT adds, zero.c the ways to
+ * zero and trim, open.c the rest.
+ *
+ * No lock is held across I/O.  There is no order of locks: nobody takes one
+ * while holding another.
+ */
+#ifndef UBD_DISK_H
+#define UBD_DISK_H
+
+#include "durability.h"
+#include "host.h"
+#include "io.h"
+#include "policy.h"
+#include "range-lock.h"
+#include "stats.h"
+#include "ubd.h"
+
+/* Buffers for what O_DIRECT cannot take as it comes. */
+#define UBD_BOUNCE_SIZE (UINT64_C(1) << 20) /* One large write to the disk. */
+#define UBD_BOUNCE_KEPT 16 /* nbdkit's default threads per connection. */
+
+struct ubd_bounce {
+    pthread_mutex_t lock;
+    void *kept[UBD_BOUNCE_KEPT]; /* (l) */
+    unsigned nr_kept;            /* (l) */
+};
+
+struct ubd_disk {
+    struct ubd_info info;            /* (c) */
+    struct ubd_host host;            /* (c) */
+    const struct ubd_policy *policy; /* (c) */
+    enum ubd_io_choice io_choice;    /* (c) */
+    struct ubd_io *io;               /* (c) After ubd_start. */
+    struct ubd_durability durability;
+    struct ubd_stats_shards stats;
+    struct ubd_range_locks ranges; /* Used with O_DIRECT only. */
+    struct ubd_bounce bounce;
+    atomic_uint unsupported; /* (a) Methods of zero.c that the host refused. */
+};
+
+/* Run one request on the host file; 0 or -errno.  Nothing is counted. */
+int ubd_disk_run(struct ubd_disk *disk, const struct ubd_req *req);
+
+/* Write through @fd, plain; or through a lane, durable when it returns. */
+int ubd_disk_write_plain(struct ubd_disk *disk, int fd, const void *buf,
+                         uint64_t len, uint64_t offset, bool is_direct);
+int ubd_disk_write_durable(struct ubd_disk *disk, const void *buf,
+                           uint64_t len, uint64_t offset);
+
+/* Write to the disk, in whatever alignment. */
+int ubd_disk_write(struct ubd_disk *disk, const void *buf, uint64_t len,
+                   uint64_t offset, bool is_durable);
+
+/* A flush of the engine's own: everything completed so far is durable when it
+ * returns 0.  Says how it was answered; @ret_how may be NULL.
+ */
+enum ubd_flush_how { UBD_FLUSH_LED, UBD_FLUSH_MERGED, UBD_FLUSH_CLEAN };
+int ubd_disk_make_durable(struct ubd_disk *disk, enum ubd_flush_how *ret_how);
+
+/* direct.c: O_DIRECT with any offset, length and buffer. */
+int ubd_direct_read(struct ubd_disk *disk, void *buf, uint64_t len,
+                    uint64_t offset);
+int ubd_direct_write(struct ubd_disk *disk, const void *buf, uint64_t len,
+                     uint64_t offset, bool is_durable);
+void ubd_bounce_destroy(struct ubd_bounce *bounce);
+
+/* zero.c: neither counts nor syncs. */
+int ubd_zero_range(struct ubd_disk *disk, uint64_t len, uint64_t offset,
+                   unsigned flags);
+int ubd_trim_range(struct ubd_disk *disk, uint64_t len, uint64_t offset);
+
+#endif

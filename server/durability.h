@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ *
+ * The only owner of "what is on stable storage".  Does no I/O: it says who
+ * must sync, who may wait for whom, and what each flush is answered.
+ *
+ * (D1) A flush succeeds only if every change acknowledged before it arrived,
+ *      on any connection, is durable.
+ *
+ * (D2) A sync covers only changes that completed before it was submitted.  A
+ *      flush may wait for a sync that is already running only if that sync
+ *      covers the flush; otherwise it needs a later one.  Several may run.
+ *
+ * (D3) Once the host has failed to write something back that was acknowledged,
+ *      every later flush and durable change fails with the same errno until
+ *      the disk is closed.  Linux reports such a failure once per open file
+ *      and then marks the pages clean, so asking again would get "success" for
+ *      lost data.
+ *
+ * (D4) Every call that can take such a report (fdatasync, a write with
+ *      RWF_DSYNC, sync_file_range with a WAIT flag) has an open file to itself
+ *      while it runs (lanes.h), so that it cannot take the report that another
+ *      call's success depends on; and its failure is judged here or by a sync
+ *      on another open file before anything is answered.
+ *
+ * (D5) A durable write carries RWF_DSYNC.  O_DSYNC and RWF_DSYNC do not cover
+ *      fallocate, so a durable zero or trim is followed by a sync.
+ *
+ * (D6) A flush needs no sync if no change has completed since the last good
+ *      sync was submitted.  The first flush after open always syncs: whoever
+ *      wrote the file before may have left it in the page cache.
+ *
+ * (D7) A failure that lost nothing acknowledged is not remembered: the request
+ *      that failed says so, and the next one has its own chance.  A durable
+ *      write that failed is such a case if all that was acknowledged is
+ *      durable (always so in a mode where every change is).
+ *
+ * (D8) A change counts as completed, even if it failed half way, before its
+ *      reply; a durable write that succeeded needs no sync and does not count.
+ *
+ * Rules that belong to other files: a mode that promises nothing never syncs
+ * (disk.c), no lock is held across I/O (everywhere).
+ */
+#ifndef UBD_DURABILITY_H
+#define UBD_DURABILITY_H
+
+#include "shard.h"
+
+#include <pthread.h>
+#include <semaphore.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Somebody who wants everything up to @target durable; lives on its stack. */
+struct ubd_flusher {
+    uint64_t target; /* (c) Completed bytes when it arrived. */
+    int result;      /* (l) until woken. */
+    bool must_lead;  /* (l) until woken: its turn to sync has come. */
+    bool is_clean;   /* Answered at once, without a sync. */
+    sem_t woken;
+    struct ubd_flusher *next; /* (l) */
+};
+
+/* One running sync; lives on its leader's stack. */
+struct ubd_sync {
+    uint64_t covered;              /* (c) Completed when it was submitted. */
+    struct ubd_flusher *followers; /* (l) Wait for this sync. */
+    struct ubd_sync *next;         /* (l) */
+};
+
+struct ubd_durability {
+    /* Bytes of changes that reached the page cache; only grows.  In shards, so
+     * that writers share no cache line; the sum is taken with the lock held,
+     * so that sums grow as well.  A release here and an acquire in the sum
+     * order a change before the sync that covers it.
+     */
+    struct {
+        _Alignas(UBD_CACHE_LINE) atomic_uint_fast64_t bytes; /* (a) */
+    } completed[UBD_NR_SHARDS];
+
+    pthread_mutex_t lock;
+    bool always; /* (c) Changes are durable when acknowledged (policy). */
+
+    uint64_t durable;             /* (l) All changes up to here are durable. */
+    bool has_synced;              /* (l) A sync has succeeded since open. */
+    int error;                    /* (l) First loss, never cleared: (D3). */
+    unsigned running_max;         /* (l) Syncs that may run at a time. */
+    unsigned nr_running;          /* (l) Syncs running or about to. */
+    bool is_leader_woken;         /* (l) It takes all who wait along. */
+    struct ubd_sync *running;     /* (l) */
+    struct ubd_flusher *waiting;  /* (l) For a sync that has yet to start. */
+    struct ubd_flusher **waiting_end; /* (l) */
+};
+/* Locking key: (l) lock, (c) constant once published, (a) atomic. */
+
+/* @always: the mode makes every change durable before its reply. */
+void ubd_durability_init(struct ubd_durability *d, bool always,
+                         unsigned running_max);
+void ubd_durability_destroy(struct ubd_durability *d);
+
+/* A change of @bytes is in the page cache, or failed on its way: (D8). */
+void ubd_durability_completed(struct ubd_durability *d, uint64_t bytes);
+
+enum ubd_flush_step {
+    UBD_FLUSH_DONE, /* Answer flusher->result. */
+    UBD_FLUSH_WAIT, /* ubd_durability_wait, then lead or answer. */
+    UBD_FLUSH_LEAD, /* Submit a sync, then ubd_durability_finish. */
+};
+
+/* A flush has come.  For LEAD, @own is the caller's sync and has begun: all
+ * that completed so far is covered, and whoever waits has joined it.
+ */
+enum ubd_flush_step ubd_durability_arrive(struct ubd_durability *d,
+                                          struct ubd_flusher *f,
+                                          struct ubd_sync *own);
+
+/* Sleep until the flush is answered (DONE) or must be led (LEAD). */
+enum ubd_flush_step ubd_durability_wait(struct ubd_flusher *f);
+
+/* After a wait that ended in LEAD: begin @sync, as arrive does. */
+void ubd_durability_lead(struct ubd_durability *d, struct ubd_sync *sync);
+
+/* The sync was answered @result.  Wakes those who joined it and the next
+ * leader; returns the answer for the one who led.
+ */
+int ubd_durability_finish(struct ubd_durability *d, struct ubd_sync *sync,
+                          int result);
+
+/* Acknowledged data was lost, as another call than a sync found out. */
+void ubd_durability_lost(struct ubd_durability *d, int error);
+
+/* The first loss (negative errno), or 0. */
+int ubd_durability_error(struct ubd_durability *d);
+
+/* Is all that was acknowledged so far durable?  Rule (D7). */
+bool ubd_durability_is_all_durable(struct ubd_durability *d);
+
+/* Bytes of changes acknowledged and not known to be durable. */
+uint64_t ubd_durability_volatile(struct ubd_durability *d);
+
+#endif

@@ -1,0 +1,273 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ *
+ * Requests through io_uring; the only file that knows liburing.
+ *
+ * A caller borrows a ring, submits its one request and waits for it in the
+ * same system call, and gives the ring back.  One shared ring would need a
+ * thread that reaps and wakes, or a lock around its queues: two more system
+ * calls and a context switch per request.  The number of rings is fixed;
+ * whoever finds none idle waits, or makes a plain system call where the user
+ * has not insisted on rings.
+ */
+#include "cleanup.h"
+#include "io.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <liburing.h>
+#include <pthread.h>
+
+#define RINGS_MAX 32 /* Twice nbdkit's default threads per connection. */
+#define RING_ENTRIES 1
+
+struct ring {
+    struct io_uring uring; /* (t) Whoever has borrowed it. */
+    bool is_broken;        /* (t) Could not be set up again. */
+    struct ring *next;     /* (l) */
+};
+
+struct uring_io {
+    struct ubd_io io;
+    bool insist; /* (c) */
+    pthread_mutex_t lock;
+    pthread_cond_t given; /* Signalled when a ring is given back. */
+    struct ring *idle;    /* (l) */
+    unsigned nr;          /* (c) */
+    struct ring rings[RINGS_MAX];
+};
+/* Locking key: (l) lock, (c) constant after open, (t) the borrower. */
+
+static int
+init_ring(struct io_uring *uring)
+{
+    /* Saves an interrupt per completion on Linux 5.19 and newer: only the
+     * thread that waits has an interest in it.
+     */
+    int r = io_uring_queue_init(RING_ENTRIES, uring,
+                                IORING_SETUP_COOP_TASKRUN);
+
+    return r == -EINVAL ? io_uring_queue_init(RING_ENTRIES, uring, 0) : r;
+}
+
+static bool
+supports_all(struct io_uring *uring)
+{
+    static const int needed[] = {IORING_OP_READ, IORING_OP_WRITE,
+                                 IORING_OP_FSYNC, IORING_OP_FALLOCATE,
+                                 IORING_OP_FADVISE};
+    struct io_uring_probe *probe = io_uring_get_probe_ring(uring);
+    bool supports = probe != NULL;
+
+    for (size_t i = 0; supports && i < sizeof needed / sizeof needed[0]; i++)
+        supports = io_uring_opcode_supported(probe, needed[i]);
+    if (probe)
+        io_uring_free_probe(probe);
+    return supports;
+}
+
+int
+ubd_io_uring_probe(void)
+{
+    struct ubd_io *io;
+    int r = ubd_io_uring_open(true, &io); /* All rings: memory may be short. */
+
+    if (r < 0)
+        return r;
+    io->ops->close(io);
+    return 0;
+}
+
+static struct ring *
+take_ring(struct uring_io *u)
+{
+    struct ring *ring;
+
+    pthread_mutex_lock(&u->lock);
+    while (!u->idle && u->insist)
+        pthread_cond_wait(&u->given, &u->lock);
+    ring = u->idle;
+    if (ring)
+        u->idle = ring->next;
+    pthread_mutex_unlock(&u->lock);
+    return ring;
+}
+
+static void
+give_ring(struct uring_io *u, struct ring *ring)
+{
+    pthread_mutex_lock(&u->lock);
+    ring->next = u->idle;
+    u->idle = ring;
+    pthread_cond_signal(&u->given);
+    pthread_mutex_unlock(&u->lock);
+}
+
+static void
+prepare(struct io_uring_sqe *sqe, const struct ubd_req *req)
+{
+    switch (req->op) {
+    case UBD_OP_READ:
+        io_uring_prep_read(sqe, req->fd, req->buf, req->len, req->offset);
+        break;
+    case UBD_OP_WRITE:
+        io_uring_prep_write(sqe, req->fd, req->buf, req->len, req->offset);
+        if (req->is_durable)
+            sqe->rw_flags = RWF_DSYNC;
+        break;
+    case UBD_OP_SYNC:
+        io_uring_prep_fsync(sqe, req->fd, IORING_FSYNC_DATASYNC);
+        break;
+    case UBD_OP_ALLOCATE:
+        io_uring_prep_fallocate(sqe, req->fd, req->mode, req->offset,
+                                req->len);
+        break;
+    case UBD_OP_PREFETCH:
+        io_uring_prep_fadvise(sqe, req->fd, req->offset, req->len,
+                              POSIX_FADV_WILLNEED);
+        break;
+    case UBD_OP_ZEROOUT:
+    case UBD_OP_DISCARD:
+        assert(!"has_ring_operation is asked first");
+    }
+}
+
+/* Submit what is prepared and wait for its completion.  Returns false if the
+ * kernel did not take it; else it has ended, and its buffer is the caller's.
+ */
+static bool
+submit_and_wait(struct io_uring *uring, int64_t *ret_result)
+{
+    struct io_uring_cqe *cqe;
+    int r;
+
+    do
+        r = io_uring_submit_and_wait(uring, 1);
+    while ((r == -EINTR || r == -EAGAIN || r == -EBUSY) &&
+           io_uring_sq_ready(uring) > 0);
+    if (io_uring_sq_ready(uring) > 0)
+        return false;
+    do
+        r = io_uring_wait_cqe(uring, &cqe);
+    while (r == -EINTR || r == -EAGAIN);
+    assert(r == 0); /* There is no way on: the kernel may use the buffer. */
+    *ret_result = cqe->res;
+    io_uring_cqe_seen(uring, cqe);
+    return true;
+}
+
+/* A request that was not taken would go out with the next one. */
+static void
+rebuild_ring(struct ring *ring)
+{
+    io_uring_queue_exit(&ring->uring);
+    ring->is_broken = init_ring(&ring->uring) < 0;
+}
+
+static int64_t
+run_on_ring(struct uring_io *u, const struct ubd_req *req)
+{
+    struct ring *ring = take_ring(u);
+    struct io_uring_sqe *sqe;
+    int64_t r;
+
+    if (!ring)
+        return ubd_io_syscall(req);
+    if (ring->is_broken) {
+        r = ubd_io_syscall(req);
+    } else {
+        sqe = io_uring_get_sqe(&ring->uring);
+        prepare(sqe, req);
+        if (!submit_and_wait(&ring->uring, &r)) {
+            rebuild_ring(ring);
+            r = ubd_io_syscall(req);
+        }
+    }
+    give_ring(u, ring);
+    return r;
+}
+
+static bool
+has_ring_operation(const struct ubd_req *req)
+{
+    return req->op != UBD_OP_ZEROOUT && req->op != UBD_OP_DISCARD;
+}
+
+/* What goes to a ring is what waits for the disk.  A buffered write does not
+ * (the ring hands it to a kernel thread on ext4), nor does fallocate; a read
+ * of cached data is served on the spot.
+ */
+static int64_t
+uring_attempt(struct ubd_io *io, const struct ubd_req *req)
+{
+    struct uring_io *u = (struct uring_io *)io;
+    int64_t r;
+
+    if (!has_ring_operation(req))
+        return ubd_io_syscall(req);
+    if (u->insist)
+        return run_on_ring(u, req);
+    switch (req->op) {
+    case UBD_OP_READ:
+        if (req->is_direct)
+            return run_on_ring(u, req);
+        r = ubd_io_cached_read(req);
+        return r == -EAGAIN || r == -EOPNOTSUPP ? run_on_ring(u, req) : r;
+    case UBD_OP_WRITE:
+        return req->is_direct ? run_on_ring(u, req) : ubd_io_syscall(req);
+    case UBD_OP_SYNC:
+        return run_on_ring(u, req);
+    default:
+        return ubd_io_syscall(req);
+    }
+}
+
+static void
+uring_close(struct ubd_io *io)
+{
+    struct uring_io *u = (struct uring_io *)io;
+
+    for (unsigned i = 0; i < u->nr; i++)
+        if (!u->rings[i].is_broken)
+            io_uring_queue_exit(&u->rings[i].uring);
+    pthread_cond_destroy(&u->given);
+    pthread_mutex_destroy(&u->lock);
+    free(u);
+}
+
+static const struct ubd_io_ops uring_ops = {
+    .name = "io_uring",
+    .attempt = uring_attempt,
+    .close = uring_close,
+};
+
+int
+ubd_io_uring_open(bool insist, struct ubd_io **ret_io)
+{
+    struct uring_io *u = calloc(1, sizeof *u);
+    int r = 0;
+
+    if (!u)
+        return -ENOMEM;
+    u->io.ops = &uring_ops;
+    u->insist = insist;
+    pthread_mutex_init(&u->lock, NULL);
+    pthread_cond_init(&u->given, NULL);
+    while (u->nr < RINGS_MAX) {
+        struct ring *ring = &u->rings[u->nr];
+
+        r = init_ring(&ring->uring);
+        if (r < 0)
+            break;
+        u->nr++;
+        ring->next = u->idle;
+        u->idle = ring;
+    }
+    if (r == 0 && !supports_all(&u->rings[0].uring))
+        r = -ENOSYS;
+    if (r < 0) {
+        uring_close(&u->io);
+        return r;
+    }
+    *ret_io = &u->io;
+    return 0;
+}

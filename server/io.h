@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ *
+ * The ops table through which every request reaches the file's data.
+ * io-uring.c and io-syscalls.c ship; tests/unit/io-fake.c delays, reorders,
+ * shortens and fails requests, and loses power.
+ */
+#ifndef UBD_IO_H
+#define UBD_IO_H
+
+#include "ubd.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum ubd_op {
+    UBD_OP_READ,
+    UBD_OP_WRITE,
+    UBD_OP_SYNC,     /* fdatasync: data, size and what is needed to read it. */
+    UBD_OP_ALLOCATE, /* fallocate with .mode */
+    UBD_OP_ZEROOUT,  /* BLKZEROOUT, block devices only */
+    UBD_OP_DISCARD,  /* BLKDISCARD, block devices only */
+    UBD_OP_PREFETCH, /* Read into the page cache, without waiting. */
+};
+
+/* A request's buffer is the io's until run returns, also after a signal. */
+struct ubd_req {
+    enum ubd_op op;
+    int fd;
+    void *buf;       /* READ, WRITE; a write only reads it. */
+    uint64_t offset;
+    uint64_t len;
+    int mode;        /* ALLOCATE: FALLOC_FL_* */
+    bool is_durable; /* WRITE: RWF_DSYNC. */
+    bool is_direct;  /* READ, WRITE: @fd has O_DIRECT; no page cache. */
+};
+
+struct ubd_io;
+
+struct ubd_io_ops {
+    const char *name;
+
+    /* One attempt.  Returns the bytes transferred (0 for what transfers
+     * nothing), which may be fewer than asked for, or a negative errno.
+     */
+    int64_t (*attempt)(struct ubd_io *io, const struct ubd_req *req);
+
+    /* Free @io.  Nothing may be running. */
+    void (*close)(struct ubd_io *io);
+};
+
+struct ubd_io {
+    const struct ubd_io_ops *ops;
+};
+
+/* Run @req to its end and return 0 or a negative errno, never a short count:
+ * short transfers and interruptions are continued.  A file that ends too
+ * early is -EIO.
+ */
+int ubd_io_run(struct ubd_io *io, const struct ubd_req *req);
+
+/* Plain system calls.  Cannot fail but for memory. */
+int ubd_io_syscalls_open(struct ubd_io **ret_io);
+
+/* One attempt by a plain system call; also what the ring leaves to us. */
+int64_t ubd_io_syscall(const struct ubd_req *req);
+
+/* As ubd_io_syscall for a READ that the page cache can serve without waiting;
+ * -EAGAIN if it cannot.
+ */
+int64_t ubd_io_cached_read(const struct ubd_req *req);
+
+/* Rings.  With @insist everything goes through one; else only what blocks and
+ * gains by it.  Fails with the reason why the host refuses them.
+ */
+int ubd_io_uring_open(bool insist, struct ubd_io **ret_io);
+int ubd_io_uring_probe(void);
+
+#endif

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ *
+ * The pool of open files of one image, and which of them may report old news.
+ */
+#include "lanes.h"
+
+#include "cleanup.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+
+int
+ubd_lanes_open(struct ubd_lanes *lanes, int fd, int flags, unsigned nr)
+{
+    char path[64];
+
+    *lanes = (struct ubd_lanes){0};
+    pthread_mutex_init(&lanes->lock, NULL);
+    pthread_cond_init(&lanes->given, NULL);
+    lanes->lanes = calloc(nr, sizeof lanes->lanes[0]);
+    if (!lanes->lanes)
+        return -ENOMEM;
+
+    /* Not by name: the name may mean another file by now. */
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    for (; lanes->nr < nr; lanes->nr++) {
+        struct ubd_lane *lane = &lanes->lanes[lanes->nr];
+
+        lane->fd = open(path, flags | O_CLOEXEC | O_NOCTTY);
+        if (lane->fd < 0)
+            return -errno;
+        lane->next = lanes->idle;
+        lanes->idle = lane;
+    }
+    return 0;
+}
+
+void
+ubd_lanes_close(struct ubd_lanes *lanes)
+{
+    if (!lanes->lanes)
+        return;
+    for (unsigned i = 0; i < lanes->nr; i++)
+        ubd_cleanup_close(&lanes->lanes[i].fd);
+    free(lanes->lanes);
+    pthread_cond_destroy(&lanes->given);
+    pthread_mutex_destroy(&lanes->lock);
+    *lanes = (struct ubd_lanes){0};
+}
+
+/* Needs the lock. */
+static void
+unlink_lane(struct ubd_lanes *lanes, struct ubd_lane **link)
+{
+    struct ubd_lane *lane = *link;
+
+    *link = lane->next;
+    lane->since = lanes->nr_harmless;
+}
+
+/* Needs the lock. */
+static struct ubd_lane *
+pop_fresh(struct ubd_lanes *lanes)
+{
+    for (struct ubd_lane **link = &lanes->idle; *link; link = &(*link)->next) {
+        struct ubd_lane *lane = *link;
+
+        if (lane->seen == lanes->nr_harmless) {
+            unlink_lane(lanes, link);
+            return lane;
+        }
+    }
+    return NULL;
+}
+
+struct ubd_lane *
+ubd_lanes_take(struct ubd_lanes *lanes)
+{
+    struct ubd_lane *lane;
+
+    pthread_mutex_lock(&lanes->lock);
+    while (!lanes->idle)
+        pthread_cond_wait(&lanes->given, &lanes->lock);
+    lane = pop_fresh(lanes);
+    if (!lane) {
+        lane = lanes->idle;
+        unlink_lane(lanes, &lanes->idle);
+    }
+    pthread_mutex_unlock(&lanes->lock);
+    return lane;
+}
+
+struct ubd_lane *
+ubd_lanes_try_fresh(struct ubd_lanes *lanes)
+{
+    struct ubd_lane *lane;
+
+    pthread_mutex_lock(&lanes->lock);
+    lane = pop_fresh(lanes);
+    pthread_mutex_unlock(&lanes->lock);
+    return lane;
+}
+
+bool
+ubd_lanes_is_stale(struct ubd_lanes *lanes, struct ubd_lane *lane)
+{
+    bool is_stale;
+
+    pthread_mutex_lock(&lanes->lock);
+    is_stale = lane->seen < lanes->nr_harmless;
+    pthread_mutex_unlock(&lanes->lock);
+    return is_stale;
+}
+
+void
+ubd_lanes_again(struct ubd_lanes *lanes, struct ubd_lane *lane)
+{
+    pthread_mutex_lock(&lanes->lock);
+    lane->seen = lane->since;
+    lane->since = lanes->nr_harmless;
+    pthread_mutex_unlock(&lanes->lock);
+}
+
+void
+ubd_lanes_harmless(struct ubd_lanes *lanes, struct ubd_lane *lane)
+{
+    pthread_mutex_lock(&lanes->lock);
+    lanes->nr_harmless++;
+    /* If there was another one meanwhile, this lane may not be past it. */
+    if (lane && lane->since + 1 == lanes->nr_harmless)
+        lane->since = lanes->nr_harmless;
+    pthread_mutex_unlock(&lanes->lock);
+}
+
+void
+ubd_lanes_give(struct ubd_lanes *lanes, struct ubd_lane *lane,
+               bool has_reported)
+{
+    pthread_mutex_lock(&lanes->lock);
+    if (has_reported)
+        lane->seen = lane->since;
+    lane->next = lanes->idle;
+    lanes->idle = lane;
+    pthread_cond_signal(&lanes->given);
+    pthread_mutex_unlock(&lanes->lock);
+}

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ *
+ * Lanes: a fixed number of open files of one image, each borrowed by one call
+ * at a time (durability.h, rule D4).
+ *
+ * Linux keeps a cursor in every open file (errseq_t) and reports a writeback
+ * failure once through each.  Calls that run at the same time on one open file
+ * would share the cursor: the one that ends first takes the report, and the
+ * other one is told "success" for lost data.  So each has a cursor to itself.
+ *
+ * The price: a failure that lost nothing acknowledged (rule D7) was reported
+ * to the request that failed, through its lane, and waits in all other lanes
+ * to be reported again.  Those are stale until they are next used; what a
+ * stale lane reports may be that old news, so it must be asked again, on a
+ * lane that is not.
+ */
+#ifndef UBD_LANES_H
+#define UBD_LANES_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct ubd_lane {
+    int fd;         /* (c) */
+    uint64_t seen;  /* (l) Harmless failures that its cursor is past. */
+    uint64_t since; /* (t) Harmless failures when it was borrowed. */
+    struct ubd_lane *next; /* (l) */
+};
+
+struct ubd_lanes {
+    pthread_mutex_t lock;
+    pthread_cond_t given;    /* Signalled when a lane is given back. */
+    struct ubd_lane *idle;   /* (l) Last used first: its cursor is freshest. */
+    uint64_t nr_harmless;    /* (l) Failures that lost nothing. */
+    struct ubd_lane *lanes;  /* (c) */
+    unsigned nr;             /* (c) */
+};
+/* Locking key: (l) lock, (c) constant after open, (t) the borrower. */
+
+/* Open the file behind @fd @nr more times, with @flags as for open(2). */
+int ubd_lanes_open(struct ubd_lanes *lanes, int fd, int flags, unsigned nr);
+
+/* Accepts a zeroed object.  Every lane must have been given back. */
+void ubd_lanes_close(struct ubd_lanes *lanes);
+
+/* Borrow a lane; waits until there is one. */
+struct ubd_lane *ubd_lanes_take(struct ubd_lanes *lanes);
+
+/* Borrow an idle lane that is not stale, or NULL. */
+struct ubd_lane *ubd_lanes_try_fresh(struct ubd_lanes *lanes);
+
+/* A call on @lane has just failed: may that be old news? */
+bool ubd_lanes_is_stale(struct ubd_lanes *lanes, struct ubd_lane *lane);
+
+/* What failed is about to be asked again on the same @lane. */
+void ubd_lanes_again(struct ubd_lanes *lanes, struct ubd_lane *lane);
+
+/* The failure that @lane has reported was harmless: all others are stale.
+ * NULL if it was a lane of another pool.
+ */
+void ubd_lanes_harmless(struct ubd_lanes *lanes, struct ubd_lane *lane);
+
+/* Give back; @has_reported: a call that takes reports has ended on it. */
+void ubd_lanes_give(struct ubd_lanes *lanes, struct ubd_lane *lane,
+                    bool has_reported);
+
+#endif

@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ *
+ * A disk's beginning and end, and what it says about itself.
+ */
+#include "cleanup.h"
+#include "disk.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define SYNCS_MAX 2    /* Syncs at a time; measured, see docs/performance.md. */
+#define SYNC_LANES 4   /* Some to spare for second opinions. */
+#define WRITE_LANES 32 /* Durable writes at a time; more of them wait. */
+
+int
+ubd_probe_uring(void)
+{
+    return ubd_io_uring_probe();
+}
+
+/* Rings are refused here rather than in ubd_start, whose failure the user of a
+ * daemon would not see.
+ */
+static int
+probe_io(struct ubd_disk *disk, const char **ret_why)
+{
+    int r;
+
+    disk->info.engine = "syscalls";
+    if (disk->io_choice == UBD_IO_SYSCALLS)
+        return 0;
+    r = ubd_io_uring_probe();
+    if (r < 0 && disk->io_choice == UBD_IO_URING) {
+        *ret_why = "io_uring is refused by this host";
+        return r;
+    }
+    disk->info.uring_error = -r;
+    if (r == 0)
+        disk->info.engine = "io_uring";
+    return 0;
+}
+
+static int
+find_policy(struct ubd_disk *disk, const struct ubd_config *config,
+            bool *ret_direct, const char **ret_why)
+{
+    disk->policy = ubd_policy_find(config->cache, ret_direct);
+    if (!disk->policy) {
+        *ret_why = "unknown cache mode";
+        return -EINVAL;
+    }
+    *ret_direct = *ret_direct || config->direct;
+    return 0;
+}
+
+static int
+open_host(struct ubd_disk *disk, const struct ubd_config *config, bool direct,
+          const char **ret_why)
+{
+    const bool never = disk->policy->durable == UBD_DURABLE_NEVER;
+    const struct ubd_host_config host_config = {
+        .path = config->path,
+        .readonly = config->readonly,
+        .direct = direct,
+        .lock = config->lock,
+        .nr_syncs = never ? 0 : SYNC_LANES,
+        .nr_writes = never || config->readonly ? 0 : WRITE_LANES,
+    };
+
+    return ubd_host_open(&disk->host, &host_config, ret_why);
+}
+
+static void
+fill_info(struct ubd_disk *disk, const struct ubd_config *config)
+{
+    const struct ubd_host *host = &disk->host;
+
+    disk->info.size = host->size;
+    disk->info.block_size = host->align > 1 ? host->align : 1;
+    disk->info.mode = disk->policy->name;
+    disk->info.survives = disk->policy->survives;
+    disk->info.warn = disk->policy->durable == UBD_DURABLE_NEVER;
+    disk->info.lock_error = host->lock_error;
+    disk->info.readonly = config->readonly;
+    disk->info.direct = host->is_direct;
+    disk->info.trim = config->trim;
+    disk->info.can_extents = ubd_host_can_seek_data(host);
+    disk->info.rotational = host->is_rotational;
+}
+
+static int
+open_disk(struct ubd_disk *disk, const struct ubd_config *config,
+          const char **ret_why)
+{
+    bool direct;
+    int r = find_policy(disk, config, &direct, ret_why);
+
+    if (r == 0)
+        r = open_host(disk, config, direct, ret_why);
+    if (r == 0)
+        r = probe_io(disk, ret_why);
+    return r;
+}
+
+int
+ubd_open(const struct ubd_config *config, struct ubd_disk **ret_disk,
+         const char **ret_why)
+{
+    /* Shards are aligned to cache lines, which calloc is not. */
+    struct ubd_disk *disk = aligned_alloc(UBD_CACHE_LINE, sizeof *disk);
+    int r;
+
+    *ret_why = NULL;
+    if (!disk)
+        return -ENOMEM;
+    memset(disk, 0, sizeof *disk);
+    disk->io_choice = config->io;
+    disk->host.fd = disk->host.fd_buffered = -1;
+    r = open_disk(disk, config, ret_why);
+    if (r < 0) {
+        ubd_host_close(&disk->host);
+        free(disk);
+        return r;
+    }
+    fill_info(disk, config);
+    ubd_durability_init(&disk->durability,
+                        disk->policy->durable == UBD_DURABLE_ALWAYS,
+                        SYNCS_MAX);
+    ubd_range_locks_init(&disk->ranges);
+    pthread_mutex_init(&disk->bounce.lock, NULL);
+    *ret_disk = disk;
+    return 0;
+}
+
+int
+ubd_start(struct ubd_disk *disk)
+{
+    int r = -ENOSYS;
+
+    if (disk->io_choice != UBD_IO_SYSCALLS && !disk->info.uring_error)
+        r = ubd_io_uring_open(disk->io_choice == UBD_IO_URING, &disk->io);
+    if (r < 0 && disk->io_choice != UBD_IO_URING) {
+        r = ubd_io_syscalls_open(&disk->io);
+        disk->info.engine = "syscalls";
+    }
+    return r;
+}
+
+void
+ubd_close(struct ubd_disk *disk)
+{
+    if (!disk)
+        return;
+    if (disk->io)
+        disk->io->ops->close(disk->io);
+    ubd_bounce_destroy(&disk->bounce);
+    ubd_range_locks_destroy(&disk->ranges);
+    ubd_durability_destroy(&disk->durability);
+    ubd_host_close(&disk->host);
+    free(disk);
+}
+
+const struct ubd_info *
+ubd_info(const struct ubd_disk *disk)
+{
+    return &disk->info;
+}

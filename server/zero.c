@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ *
+ * Ways to make a range read as zeroes and to give space back.  What a host
+ * can do differs by file system, device and kernel, so the ways are tried in
+ * order, from the cheapest, and one that is unsupported is remembered.
+ *
+ * Nothing here changes the length of the file: KEEP_SIZE is everywhere.
+ */
+#include "disk.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/falloc.h>
+
+enum method {
+    PUNCH,      /* A hole: fast, gives space back. */
+    ZERO_RANGE, /* Allocated and unwritten: fast, keeps space. */
+    REALLOCATE, /* A hole, then space for it: keeps space (tmpfs). */
+    ZEROOUT,    /* The block layer writes zeroes, or the device does. */
+    DISCARD,    /* Trim only: content undefined. */
+};
+
+/* Written where nothing else helps; large enough for the disk, aligned for
+ * O_DIRECT, and never written to, so that it costs no memory.
+ */
+static const _Alignas(65536) char zeroes[UBD_BOUNCE_SIZE];
+
+static uint64_t
+round_down(uint64_t value, uint64_t to)
+{
+    return value / to * to;
+}
+
+static uint64_t
+round_up(uint64_t value, uint64_t to)
+{
+    return round_down(value + to - 1, to);
+}
+
+static int
+allocate(struct ubd_disk *disk, int mode, uint64_t len, uint64_t offset)
+{
+    const struct ubd_req req = {.op = UBD_OP_ALLOCATE,
+                                .fd = disk->host.fd,
+                                .offset = offset,
+                                .len = len,
+                                .mode = mode | FALLOC_FL_KEEP_SIZE};
+
+    return ubd_disk_run(disk, &req);
+}
+
+static int
+block_ioctl(struct ubd_disk *disk, enum ubd_op op, uint64_t len,
+            uint64_t offset)
+{
+    const struct ubd_req req = {
+        .op = op, .fd = disk->host.fd, .offset = offset, .len = len};
+
+    if (!disk->host.is_block_device)
+        return -EOPNOTSUPP;
+    return ubd_disk_run(disk, &req);
+}
+
+static int
+run_method(struct ubd_disk *disk, enum method method, uint64_t len,
+           uint64_t offset)
+{
+    int r = -EOPNOTSUPP;
+
+    switch (method) {
+    case PUNCH:
+        return allocate(disk, FALLOC_FL_PUNCH_HOLE, len, offset);
+    case ZERO_RANGE:
+        return allocate(disk, FALLOC_FL_ZERO_RANGE, len, offset);
+    case REALLOCATE:
+        if (disk->host.is_block_device)
+            return r; /* There is no space to reserve. */
+        r = allocate(disk, FALLOC_FL_PUNCH_HOLE, len, offset);
+        return r < 0 ? r : allocate(disk, 0, len, offset);
+    case ZEROOUT:
+        return block_ioctl(disk, UBD_OP_ZEROOUT, len, offset);
+    case DISCARD:
+        return block_ioctl(disk, UBD_OP_DISCARD, len, offset);
+    }
+    return r;
+}
+
+/* -EOPNOTSUPP if the host cannot do it, now or as it once said. */
+static int
+try_method(struct ubd_disk *disk, enum method method, uint64_t len,
+           uint64_t offset)
+{
+    const unsigned bit = 1u << method;
+    int r;
+
+    if (atomic_load_explicit(&disk->unsupported, memory_order_relaxed) & bit)
+        return -EOPNOTSUPP;
+    r = run_method(disk, method, len, offset);
+    if (r != -EOPNOTSUPP && r != -ENOSYS && r != -ENOTTY && r != -EINVAL)
+        return r;
+    atomic_fetch_or_explicit(&disk->unsupported, bit, memory_order_relaxed);
+    return -EOPNOTSUPP;
+}
+
+static int
+write_zeroes(struct ubd_disk *disk, uint64_t len, uint64_t offset)
+{
+    while (len > 0) {
+        const uint64_t n = len < sizeof zeroes ? len : sizeof zeroes;
+        const int r = ubd_disk_write(disk, zeroes, n, offset, false);
+
+        if (r < 0)
+            return r;
+        offset += n;
+        len -= n;
+    }
+    return 0;
+}
+
+static int
+zero_whole(struct ubd_disk *disk, uint64_t len, uint64_t offset,
+           unsigned flags)
+{
+    int r = -EOPNOTSUPP;
+
+    if ((flags & UBD_MAY_TRIM) && disk->info.trim)
+        r = try_method(disk, PUNCH, len, offset);
+    /* A block device without an offload would write here. */
+    if (r == -EOPNOTSUPP &&
+        !(disk->host.is_block_device && (flags & UBD_FAST_ONLY)))
+        r = try_method(disk, ZERO_RANGE, len, offset);
+    if (r != -EOPNOTSUPP || (flags & UBD_FAST_ONLY))
+        return r;
+    r = try_method(disk, REALLOCATE, len, offset);
+    if (r == -EOPNOTSUPP)
+        r = try_method(disk, ZEROOUT, len, offset);
+    if (r == -EOPNOTSUPP)
+        r = write_zeroes(disk, len, offset);
+    return r;
+}
+
+/* File systems zero to the byte; block devices only whole blocks, and what is
+ * cached of a page that is zeroed in part would be in doubt.
+ */
+int
+ubd_zero_range(struct ubd_disk *disk, uint64_t len, uint64_t offset,
+               unsigned flags)
+{
+    const uint64_t unit =
+        disk->host.is_block_device ? disk->host.block_size : 1;
+    const uint64_t start = round_up(offset, unit);
+    const uint64_t end = round_down(offset + len, unit);
+    int r;
+
+    if (start >= end)
+        return flags & UBD_FAST_ONLY ? -EOPNOTSUPP
+                                     : write_zeroes(disk, len, offset);
+    r = zero_whole(disk, end - start, start, flags);
+    if (r == 0 && start > offset)
+        r = write_zeroes(disk, start - offset, offset);
+    if (r == 0 && offset + len > end)
+        r = write_zeroes(disk, offset + len - end, end);
+    return r;
+}
+
+int
+ubd_trim_range(struct ubd_disk *disk, uint64_t len, uint64_t offset)
+{
+    const uint64_t unit = disk->host.block_size;
+    const uint64_t start = round_up(offset, unit);
+    uint64_t end = round_down(offset + len, unit);
+    int r;
+
+    if (offset + len == disk->host.size && !disk->host.is_block_device)
+        end = offset + len; /* Nobody else shares the last block. */
+    if (start >= end)
+        return 0;
+    r = try_method(disk, PUNCH, end - start, start);
+    if (r == -EOPNOTSUPP)
+        r = try_method(disk, DISCARD, end - start, start);
+    return r == -EOPNOTSUPP ? 0 : r; /* A hint, after all. */
+}
