@@ -29,9 +29,9 @@ struct ubd_config {
     const char *path;
     const char *cache; /* A mode's name or alias; NULL is the default mode. */
     bool readonly;
-    bool direct;        /* O_DIRECT; also implied by some aliases of cache. */
-    bool lock;          /* Refuse an image that somebody else has open. */
-    bool trim;          /* Give space back to the host. */
+    bool direct; /* O_DIRECT; also implied by some aliases of cache. */
+    bool lock;   /* Refuse an image that somebody else has open. */
+    bool trim;   /* Give space back to the host. */
     enum ubd_io_choice io;
 };
 
@@ -77,8 +77,7 @@ const struct ubd_info *ubd_info(const struct ubd_disk *disk);
 /* Every cache mode by number, from 0; NULL past the last. */
 const char *ubd_mode_name(unsigned i);
 /* The other names of modes (qemu's), likewise; *@ret_mode is what it means. */
-const char *ubd_mode_alias(unsigned i, const char **ret_mode,
-                           bool *ret_direct);
+const char *ubd_mode_alias(unsigned i, const char **ret_mode, bool *ret_direct);
 bool ubd_mode_known(const char *name);
 
 /* Does the host allow io_uring?  0 or the reason as a negative errno. */
@@ -137,11 +136,11 @@ int ubd_extents(struct ubd_disk *disk, uint32_t len, uint64_t offset, bool one,
 int ubd_loss(struct ubd_disk *disk);
 
 /* What a request was; the order of the metrics and of the manual page. */
-#define UBD_KINDS(X) \
-    X(READ, "read") \
+#define UBD_KINDS(X)  \
+    X(READ, "read")   \
     X(WRITE, "write") \
-    X(TRIM, "trim") \
-    X(ZERO, "zero") \
+    X(TRIM, "trim")   \
+    X(ZERO, "zero")   \
     X(FLUSH, "flush") \
     X(CACHE, "cache") \
     X(EXTENTS, "extents")
@@ -149,25 +148,25 @@ int ubd_loss(struct ubd_disk *disk);
 enum ubd_kind { UBD_KINDS(UBD_AS_KIND) UBD_NR_KINDS };
 
 /* One line per counter: identifier, metric, meaning. */
-#define UBD_COUNTERS(X) \
-    X(MERGED, "ubd_flushes_merged_total", \
-      "FLUSH requests answered by a sync that another request led") \
-    X(CLEAN, "ubd_flushes_clean_total", \
+#define UBD_COUNTERS(X)                                                    \
+    X(MERGED, "ubd_flushes_merged_total",                                  \
+      "FLUSH requests answered by a sync that another request led")        \
+    X(CLEAN, "ubd_flushes_clean_total",                                    \
       "FLUSH requests answered without a sync, since nothing had changed") \
-    X(SYNCS_SUBMITTED, "ubd_syncs_submitted_total", \
-      "fdatasync calls sent to the host") \
-    X(SYNCS_COMPLETED, "ubd_syncs_completed_total", \
-      "fdatasync calls that the host has answered") \
-    X(SYNCS_FAILED, "ubd_syncs_failed_total", \
+    X(SYNCS_SUBMITTED, "ubd_syncs_submitted_total",                        \
+      "fdatasync calls sent to the host")                                  \
+    X(SYNCS_COMPLETED, "ubd_syncs_completed_total",                        \
+      "fdatasync calls that the host has answered")                        \
+    X(SYNCS_FAILED, "ubd_syncs_failed_total",                              \
       "fdatasync calls that the host answered with an error")
 #define UBD_AS_COUNTER(id, metric, help) UBD_COUNT_##id,
 enum ubd_counter { UBD_COUNTERS(UBD_AS_COUNTER) UBD_NR_COUNTERS };
 
 /* One line per latency histogram. */
-#define UBD_HISTOGRAMS(X) \
-    X(FLUSH, "ubd_flush_seconds", "time to answer a FLUSH request") \
+#define UBD_HISTOGRAMS(X)                                            \
+    X(FLUSH, "ubd_flush_seconds", "time to answer a FLUSH request")  \
     X(SYNC, "ubd_sync_seconds", "time of one fdatasync of the host") \
-    X(FUA, "ubd_fua_seconds", \
+    X(FUA, "ubd_fua_seconds",                                        \
       "time of a write that is durable before its reply")
 #define UBD_AS_HISTOGRAM(id, metric, help) UBD_HIST_##id,
 enum ubd_histogram { UBD_HISTOGRAMS(UBD_AS_HISTOGRAM) UBD_NR_HISTOGRAMS };

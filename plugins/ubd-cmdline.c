@@ -70,7 +70,8 @@ has_readonly(int argc, char **argv)
     opterr = 0;
     optind = 0;
     while ((c = getopt_long(argc, argv, short_options, long_options, NULL)) !=
-           -1 || optind < argc) {
+               -1 ||
+           optind < argc) {
         if (c == -1) /* A word, or "--": nbdkit allows options after words. */
             optind++;
         else if (c == 'r')

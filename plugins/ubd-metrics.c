@@ -114,9 +114,9 @@ print_metrics(FILE *out, const struct ubd_stats *s)
     print_by_kind(out, "ubd_request_errors_total",
                   "requests answered with an error", s->errors, all);
     print_by_kind(out, "ubd_fua_total", "requests with FUA", s->fua, changes);
-#define AS_LINE(id, name, help)                                                \
-    print_header(out, name, "counter", help);                                  \
-    fprintf(out, "%s %llu\n", name,                                            \
+#define AS_LINE(id, name, help)               \
+    print_header(out, name, "counter", help); \
+    fprintf(out, "%s %llu\n", name,           \
             (unsigned long long)s->counter[UBD_COUNT_##id]);
     UBD_COUNTERS(AS_LINE)
     print_header(out, "ubd_volatile_bytes", "gauge",
@@ -126,8 +126,8 @@ print_metrics(FILE *out, const struct ubd_stats *s)
     print_header(out, "ubd_lost_data", "gauge",
                  "1 if the host has lost acknowledged data, else 0");
     fprintf(out, "ubd_lost_data %d\n", ubd_loss(metrics.disk) != 0);
-#define AS_HISTOGRAM(id, name, help)                                           \
-    print_histogram(out, name, help, s->histogram[UBD_HIST_##id].bucket,       \
+#define AS_HISTOGRAM(id, name, help)                                     \
+    print_histogram(out, name, help, s->histogram[UBD_HIST_##id].bucket, \
                     s->histogram[UBD_HIST_##id].sum_ns);
     UBD_HISTOGRAMS(AS_HISTOGRAM)
 }
@@ -136,9 +136,9 @@ print_metrics(FILE *out, const struct ubd_stats *s)
 static int
 write_file(const struct ubd_stats *stats)
 {
-    const int fd = open(metrics.temporary,
-                        O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW,
-                        0644);
+    const int fd =
+        open(metrics.temporary,
+             O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644);
     FILE *out;
     int r = 0;
 

@@ -11,8 +11,7 @@
 /* Write @path for the first time, so that a bad one is noticed at start.
  * 0 or a negative errno.  @path and @file must outlive ubd_metrics_stop.
  */
-int ubd_metrics_open(struct ubd_disk *disk, const char *path,
-                     const char *file);
+int ubd_metrics_open(struct ubd_disk *disk, const char *path, const char *file);
 
 /* Start the thread that keeps it. */
 int ubd_metrics_start(void);

@@ -126,23 +126,23 @@ parse_io(const char *key, const char *value)
 }
 
 /* Columns: key, value, default, parser, help.  In alphabetical order. */
-#define OPTIONS(X)                                                             \
-    X("cache", "MODE", "barrier", parse_cache,                                 \
-      "when what is written is durable: barrier, osync, unsafe")               \
-    X("direct", "BOOL", "false", parse_direct,                                 \
-      "bypass the host's page cache (O_DIRECT)")                               \
-    X("file", "PATH", "required", parse_file,                                  \
-      "the image: a regular file or block device; file= may be left out")      \
-    X("io", "ENGINE", "auto", parse_io,                                        \
-      "how requests reach the host: auto, io_uring, syscalls")                 \
-    X("lock", "BOOL", "true", parse_lock,                                      \
-      "refuse an image that somebody else has open")                           \
-    X("metrics", "PATH", "none", parse_metrics,                                \
-      "keep counters and histograms in this file (Prometheus text)")           \
-    X("trim", "BOOL", "true", parse_trim,                                      \
+#define OPTIONS(X)                                                        \
+    X("cache", "MODE", "barrier", parse_cache,                            \
+      "when what is written is durable: barrier, osync, unsafe")          \
+    X("direct", "BOOL", "false", parse_direct,                            \
+      "bypass the host's page cache (O_DIRECT)")                          \
+    X("file", "PATH", "required", parse_file,                             \
+      "the image: a regular file or block device; file= may be left out") \
+    X("io", "ENGINE", "auto", parse_io,                                   \
+      "how requests reach the host: auto, io_uring, syscalls")            \
+    X("lock", "BOOL", "true", parse_lock,                                 \
+      "refuse an image that somebody else has open")                      \
+    X("metrics", "PATH", "none", parse_metrics,                           \
+      "keep counters and histograms in this file (Prometheus text)")      \
+    X("trim", "BOOL", "true", parse_trim,                                 \
       "give trimmed and zeroed space back to the host")
 
-#define AS_HELP(key, value, fallback, parser, help)                            \
+#define AS_HELP(key, value, fallback, parser, help) \
     key "=" value "  " help " (default: " fallback ")\n"
 const char ubd_options_help[] = OPTIONS(AS_HELP);
 
@@ -151,8 +151,7 @@ static const struct {
     int (*parse)(const char *key, const char *value);
 } options[] = {
 #define AS_ROW(key, value, fallback, parser, help) {key, parser},
-    OPTIONS(AS_ROW)
-};
+    OPTIONS(AS_ROW)};
 
 static int
 unknown_key(const char *key)

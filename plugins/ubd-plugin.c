@@ -289,8 +289,7 @@ ubd_pwrite(void *handle, const void *buf, uint32_t count, uint64_t offset,
 }
 
 static int
-ubd_zero_callback(void *handle, uint32_t count, uint64_t offset,
-                  uint32_t flags)
+ubd_zero_callback(void *handle, uint32_t count, uint64_t offset, uint32_t flags)
 {
     int r = ubd_zero(disk, count, offset, engine_flags(flags));
 
@@ -304,8 +303,7 @@ ubd_zero_callback(void *handle, uint32_t count, uint64_t offset,
 }
 
 static int
-ubd_trim_callback(void *handle, uint32_t count, uint64_t offset,
-                  uint32_t flags)
+ubd_trim_callback(void *handle, uint32_t count, uint64_t offset, uint32_t flags)
 {
     const int r = ubd_trim(disk, count, offset, engine_flags(flags));
 

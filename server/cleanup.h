@@ -34,11 +34,11 @@ ubd_take_fd(int *fd)
 #define CLEANUP_CLOSE __attribute__((cleanup(ubd_cleanup_close)))
 #define CLEANUP_FREE __attribute__((cleanup(ubd_cleanup_free)))
 #define TAKE_FD(fd) ubd_take_fd(&(fd))
-#define TAKE_PTR(p) \
-    ({ \
+#define TAKE_PTR(p)             \
+    ({                          \
         typeof(p) taken_ = (p); \
-        (p) = NULL; \
-        taken_; \
+        (p) = NULL;             \
+        taken_;                 \
     })
 
 #endif

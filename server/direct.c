@@ -193,8 +193,8 @@ read_end(struct ubd_disk *disk, void *buf, uint64_t len, uint64_t offset)
 }
 
 static int
-write_end(struct ubd_disk *disk, const void *buf, uint64_t len,
-          uint64_t offset, bool is_durable)
+write_end(struct ubd_disk *disk, const void *buf, uint64_t len, uint64_t offset,
+          bool is_durable)
 {
     const int r = ubd_disk_write_plain(disk, disk->host.fd_buffered, buf, len,
                                        offset, false);
@@ -243,7 +243,7 @@ ubd_direct_write(struct ubd_disk *disk, const void *buf, uint64_t len,
     else if (part)
         r = bounce_write(disk, buf, part, offset, is_durable);
     if (r == 0 && part < len)
-        r = write_end(disk, (const char *)buf + part, len - part,
-                      offset + part, is_durable);
+        r = write_end(disk, (const char *)buf + part, len - part, offset + part,
+                      is_durable);
     return r;
 }

@@ -238,17 +238,16 @@ ubd_read(struct ubd_disk *disk, void *buf, uint32_t len, uint64_t offset)
                                 .buf = buf,
                                 .offset = offset,
                                 .len = len};
-    const int r = disk->host.is_direct
-                      ? ubd_direct_read(disk, buf, len, offset)
-                      : ubd_disk_run(disk, &req);
+    const int r = disk->host.is_direct ? ubd_direct_read(disk, buf, len, offset)
+                                       : ubd_disk_run(disk, &req);
 
     ubd_stats_request(&disk->stats, UBD_KIND_READ, len, false, r);
     return r;
 }
 
 static int
-write_now(struct ubd_disk *disk, const void *buf, uint32_t len,
-          uint64_t offset, bool is_durable)
+write_now(struct ubd_disk *disk, const void *buf, uint32_t len, uint64_t offset,
+          bool is_durable)
 {
     struct ubd_range range;
     int r = 0;
@@ -266,8 +265,8 @@ write_now(struct ubd_disk *disk, const void *buf, uint32_t len,
 }
 
 int
-ubd_write(struct ubd_disk *disk, const void *buf, uint32_t len,
-          uint64_t offset, unsigned flags)
+ubd_write(struct ubd_disk *disk, const void *buf, uint32_t len, uint64_t offset,
+          unsigned flags)
 {
     const bool is_durable = is_durable_change(disk, flags);
     const uint64_t start_ns = is_durable ? now_ns() : 0;
@@ -376,8 +375,7 @@ int
 ubd_extents(struct ubd_disk *disk, uint32_t len, uint64_t offset, bool one,
             ubd_add_extent add, void *opaque)
 {
-    const int r =
-        report_extents(disk, offset, offset + len, one, add, opaque);
+    const int r = report_extents(disk, offset, offset + len, one, add, opaque);
 
     ubd_stats_request(&disk->stats, UBD_KIND_EXTENTS, len, false, r);
     return r;

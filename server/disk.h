@@ -47,8 +47,8 @@ int ubd_disk_run(struct ubd_disk *disk, const struct ubd_req *req);
 /* Write through @fd, plain; or through a lane, durable when it returns. */
 int ubd_disk_write_plain(struct ubd_disk *disk, int fd, const void *buf,
                          uint64_t len, uint64_t offset, bool is_direct);
-int ubd_disk_write_durable(struct ubd_disk *disk, const void *buf,
-                           uint64_t len, uint64_t offset);
+int ubd_disk_write_durable(struct ubd_disk *disk, const void *buf, uint64_t len,
+                           uint64_t offset);
 
 /* Write to the disk, in whatever alignment. */
 int ubd_disk_write(struct ubd_disk *disk, const void *buf, uint64_t len,

@@ -40,8 +40,8 @@ sum_completed(struct ubd_durability *d)
     uint64_t sum = 0;
 
     for (unsigned i = 0; i < UBD_NR_SHARDS; i++)
-        sum += atomic_load_explicit(&d->completed[i].bytes,
-                                    memory_order_acquire);
+        sum +=
+            atomic_load_explicit(&d->completed[i].bytes, memory_order_acquire);
     return sum;
 }
 
@@ -78,7 +78,7 @@ choose_step(struct ubd_durability *d, struct ubd_flusher *f,
         f->result = d->error;
         return UBD_FLUSH_DONE;
     }
-    f->target = sum_completed(d); /* (D1) */
+    f->target = sum_completed(d);                   /* (D1) */
     if (d->has_synced && f->target <= d->durable) { /* (D6) */
         f->is_clean = true;
         return UBD_FLUSH_DONE;

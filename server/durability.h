@@ -80,14 +80,14 @@ struct ubd_durability {
     pthread_mutex_t lock;
     bool always; /* (c) Changes are durable when acknowledged (policy). */
 
-    uint64_t durable;             /* (l) All changes up to here are durable. */
-    bool has_synced;              /* (l) A sync has succeeded since open. */
-    int error;                    /* (l) First loss, never cleared: (D3). */
-    unsigned running_max;         /* (l) Syncs that may run at a time. */
-    unsigned nr_running;          /* (l) Syncs running or about to. */
-    bool is_leader_woken;         /* (l) It takes all who wait along. */
-    struct ubd_sync *running;     /* (l) */
-    struct ubd_flusher *waiting;  /* (l) For a sync that has yet to start. */
+    uint64_t durable;            /* (l) All changes up to here are durable. */
+    bool has_synced;             /* (l) A sync has succeeded since open. */
+    int error;                   /* (l) First loss, never cleared: (D3). */
+    unsigned running_max;        /* (l) Syncs that may run at a time. */
+    unsigned nr_running;         /* (l) Syncs running or about to. */
+    bool is_leader_woken;        /* (l) It takes all who wait along. */
+    struct ubd_sync *running;    /* (l) */
+    struct ubd_flusher *waiting; /* (l) For a sync that has yet to start. */
     struct ubd_flusher **waiting_end; /* (l) */
 };
 /* Locking key: (l) lock, (c) constant once published, (a) atomic. */

@@ -128,7 +128,13 @@ lock_for_reading(int fd)
 {
     static const struct {
         off_t start, len; /* A length of 0 is "to the end". */
-    } ranges[] = {{0, 101}, {105, 95}, {201, 1}, {203, 1}, {205, 0}};
+    } ranges[] = {
+        {0,   101},
+        {105, 95 },
+        {201, 1  },
+        {203, 1  },
+        {205, 0  }
+    };
     int r = 0;
 
     for (size_t i = 0; r == 0 && i < sizeof ranges / sizeof ranges[0]; i++)
@@ -291,8 +297,8 @@ ubd_host_can_seek_data(const struct ubd_host *host)
 }
 
 int
-ubd_host_extent(const struct ubd_host *host, uint64_t offset,
-                uint64_t *ret_end, bool *ret_is_hole)
+ubd_host_extent(const struct ubd_host *host, uint64_t offset, uint64_t *ret_end,
+                bool *ret_is_hole)
 {
     off_t end = lseek(host->fd, offset, SEEK_DATA);
 

@@ -43,8 +43,7 @@ init_ring(struct io_uring *uring)
     /* Saves an interrupt per completion on Linux 5.19 and newer: only the
      * thread that waits has an interest in it.
      */
-    int r = io_uring_queue_init(RING_ENTRIES, uring,
-                                IORING_SETUP_COOP_TASKRUN);
+    int r = io_uring_queue_init(RING_ENTRIES, uring, IORING_SETUP_COOP_TASKRUN);
 
     return r == -EINVAL ? io_uring_queue_init(RING_ENTRIES, uring, 0) : r;
 }
@@ -118,8 +117,7 @@ prepare(struct io_uring_sqe *sqe, const struct ubd_req *req)
         io_uring_prep_fsync(sqe, req->fd, IORING_FSYNC_DATASYNC);
         break;
     case UBD_OP_ALLOCATE:
-        io_uring_prep_fallocate(sqe, req->fd, req->mode, req->offset,
-                                req->len);
+        io_uring_prep_fallocate(sqe, req->fd, req->mode, req->offset, req->len);
         break;
     case UBD_OP_PREFETCH:
         io_uring_prep_fadvise(sqe, req->fd, req->offset, req->len,

@@ -26,7 +26,7 @@ enum ubd_op {
 struct ubd_req {
     enum ubd_op op;
     int fd;
-    void *buf;       /* READ, WRITE; a write only reads it. */
+    void *buf; /* READ, WRITE; a write only reads it. */
     uint64_t offset;
     uint64_t len;
     int mode;        /* ALLOCATE: FALLOC_FL_* */

@@ -22,19 +22,19 @@
 #include <stdint.h>
 
 struct ubd_lane {
-    int fd;         /* (c) */
-    uint64_t seen;  /* (l) Harmless failures that its cursor is past. */
-    uint64_t since; /* (t) Harmless failures when it was borrowed. */
+    int fd;                /* (c) */
+    uint64_t seen;         /* (l) Harmless failures that its cursor is past. */
+    uint64_t since;        /* (t) Harmless failures when it was borrowed. */
     struct ubd_lane *next; /* (l) */
 };
 
 struct ubd_lanes {
     pthread_mutex_t lock;
-    pthread_cond_t given;    /* Signalled when a lane is given back. */
-    struct ubd_lane *idle;   /* (l) Last used first: its cursor is freshest. */
-    uint64_t nr_harmless;    /* (l) Failures that lost nothing. */
-    struct ubd_lane *lanes;  /* (c) */
-    unsigned nr;             /* (c) */
+    pthread_cond_t given;   /* Signalled when a lane is given back. */
+    struct ubd_lane *idle;  /* (l) Last used first: its cursor is freshest. */
+    uint64_t nr_harmless;   /* (l) Failures that lost nothing. */
+    struct ubd_lane *lanes; /* (c) */
+    unsigned nr;            /* (c) */
 };
 /* Locking key: (l) lock, (c) constant after open, (t) the borrower. */
 

@@ -124,8 +124,7 @@ ubd_open(const struct ubd_config *config, struct ubd_disk **ret_disk,
     }
     fill_info(disk, config);
     ubd_durability_init(&disk->durability,
-                        disk->policy->durable == UBD_DURABLE_ALWAYS,
-                        SYNCS_MAX);
+                        disk->policy->durable == UBD_DURABLE_ALWAYS, SYNCS_MAX);
     ubd_range_locks_init(&disk->ranges);
     pthread_mutex_init(&disk->bounce.lock, NULL);
     *ret_disk = disk;

@@ -16,11 +16,11 @@
 static const struct ubd_policy policies[] = {
     {"barrier", UBD_DURABLE_ON_FUA, true,
      "acknowledged writes survive the death of this server and of the guest; "
-     "what was flushed or written with FUA survives a power cut of the host"},
-    {"osync", UBD_DURABLE_ALWAYS, false,
+     "what was flushed or written with FUA survives a power cut of the host" },
+    {"osync",   UBD_DURABLE_ALWAYS, false,
      "every acknowledged write survives the death of this server, of the "
-     "guest, and a power cut of the host"},
-    {"unsafe", UBD_DURABLE_NEVER, false,
+     "guest, and a power cut of the host"                                    },
+    {"unsafe",  UBD_DURABLE_NEVER,  false,
      "acknowledged writes survive the death of this server and of the guest; "
      "a power cut of the host can lose or corrupt everything, flushed or not"},
 };

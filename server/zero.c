@@ -118,8 +118,7 @@ write_zeroes(struct ubd_disk *disk, uint64_t len, uint64_t offset)
 }
 
 static int
-zero_whole(struct ubd_disk *disk, uint64_t len, uint64_t offset,
-           unsigned flags)
+zero_whole(struct ubd_disk *disk, uint64_t len, uint64_t offset, unsigned flags)
 {
     int r = -EOPNOTSUPP;
 
