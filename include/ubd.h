@@ -74,6 +74,8 @@ void ubd_close(struct ubd_disk *disk);
 
 const struct ubd_info *ubd_info(const struct ubd_disk *disk);
 
+#define UBD_MODE_DEFAULT "barrier"
+
 /* Every cache mode by number, from 0; NULL past the last. */
 const char *ubd_mode_name(unsigned i);
 /* The other names of modes (qemu's), likewise; *@ret_mode is what it means. */

@@ -207,10 +207,15 @@ keep_file(void *unused)
 int
 ubd_metrics_open(struct ubd_disk *disk, const char *path, const char *file)
 {
-    struct stat st;
+    struct stat st, image;
 
-    if (stat(path, &st) == 0 && !S_ISREG(st.st_mode))
-        return S_ISDIR(st.st_mode) ? -EISDIR : -EINVAL;
+    if (stat(path, &st) == 0) {
+        if (!S_ISREG(st.st_mode))
+            return S_ISDIR(st.st_mode) ? -EISDIR : -EINVAL;
+        if (stat(file, &image) == 0 && image.st_dev == st.st_dev &&
+            image.st_ino == st.st_ino)
+            return -EBUSY; /* It would replace the image. */
+    }
     metrics.disk = disk;
     metrics.file = file;
     if (asprintf(&metrics.temporary, "%s.%ld.tmp", path, (long)getpid()) < 0)
@@ -252,6 +257,7 @@ ubd_metrics_stop(void)
         pthread_mutex_unlock(&metrics.lock);
         pthread_join(metrics.thread, NULL);
         metrics.is_running = false;
+        update_file();
     }
     free(metrics.temporary);
     metrics.temporary = NULL;

@@ -127,7 +127,7 @@ parse_io(const char *key, const char *value)
 
 /* Columns: key, value, default, parser, help.  In alphabetical order. */
 #define OPTIONS(X)                                                        \
-    X("cache", "MODE", "barrier", parse_cache,                            \
+    X("cache", "MODE", UBD_MODE_DEFAULT, parse_cache,                     \
       "when what is written is durable: barrier, osync, unsafe")          \
     X("direct", "BOOL", "false", parse_direct,                            \
       "bypass the host's page cache (O_DIRECT)")                          \

@@ -74,7 +74,8 @@ ubd_get_ready(void)
         if (r < 0) {
             nbdkit_error("metrics=%s: cannot be written: %s; expected a path "
                          "in a folder that exists",
-                         ubd_options.metrics, strerror(-r));
+                         ubd_options.metrics,
+                         r == -EBUSY ? "it is the image" : strerror(-r));
             return -1;
         }
     }

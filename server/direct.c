@@ -7,25 +7,21 @@
  * survive.
  *
  * If the size is not a whole number of blocks, the last piece goes through the
- * page cache: written directly it would make the file longer.
+ * page cache: written directly it would make the file longer.  A direct write
+ * must then be able to throw away what is cached around that piece: if the
+ * cache is dirty or in use, Linux reports EIO as if data had been lost
+ * (6.18, dio_warn_stale_pagecache).  So the piece is written at once, and it
+ * is read and written under an exclusive lock of all that one folio of the
+ * page cache may span.
  */
 #include "cleanup.h"
 #include "disk.h"
+#include "units.h"
 
 #include <errno.h>
 #include <string.h>
 
-static uint64_t
-round_down(uint64_t value, uint64_t to)
-{
-    return value / to * to;
-}
-
-static uint64_t
-round_up(uint64_t value, uint64_t to)
-{
-    return round_down(value + to - 1, to);
-}
+#define FOLIO_MAX (UINT64_C(2) << 20) /* Of file systems, Linux 6.18, x86. */
 
 static void *
 take_buffer(struct ubd_bounce *bounce)
@@ -78,7 +74,7 @@ can_take(const struct ubd_host *host, const void *buf, uint64_t len,
 static uint64_t
 direct_end(const struct ubd_host *host)
 {
-    return round_down(host->size, host->align);
+    return ubd_round_down(host->size, host->align);
 }
 
 static int
@@ -113,12 +109,12 @@ bounce_read(struct ubd_disk *disk, char *buf, uint64_t len, uint64_t offset)
     if (!bounce)
         return -ENOMEM;
     while (r == 0 && len > 0) {
-        const uint64_t start = round_down(offset, align);
+        const uint64_t start = ubd_round_down(offset, align);
         const uint64_t skip = offset - start;
         const uint64_t n =
             len < UBD_BOUNCE_SIZE - skip ? len : UBD_BOUNCE_SIZE - skip;
 
-        r = read_blocks(disk, bounce, round_up(skip + n, align), start);
+        r = read_blocks(disk, bounce, ubd_round_up(skip + n, align), start);
         if (r == 0)
             memcpy(buf, bounce + skip, n);
         buf += n;
@@ -137,7 +133,7 @@ read_edges(struct ubd_disk *disk, char *bounce, uint64_t start, uint64_t skip,
            uint64_t n)
 {
     const uint64_t align = disk->host.align;
-    const uint64_t end = round_up(skip + n, align);
+    const uint64_t end = ubd_round_up(skip + n, align);
     const bool has_head = skip > 0;
     const bool has_tail = end > skip + n;
     const uint64_t last = end - align;
@@ -161,7 +157,7 @@ bounce_write(struct ubd_disk *disk, const char *buf, uint64_t len,
     if (!bounce)
         return -ENOMEM;
     while (r == 0 && len > 0) {
-        const uint64_t start = round_down(offset, align);
+        const uint64_t start = ubd_round_down(offset, align);
         const uint64_t skip = offset - start;
         const uint64_t n =
             len < UBD_BOUNCE_SIZE - skip ? len : UBD_BOUNCE_SIZE - skip;
@@ -169,7 +165,7 @@ bounce_write(struct ubd_disk *disk, const char *buf, uint64_t len,
         r = read_edges(disk, bounce, start, skip, n);
         memcpy(bounce + skip, buf, n);
         if (r == 0)
-            r = write_blocks(disk, bounce, round_up(skip + n, align), start,
+            r = write_blocks(disk, bounce, ubd_round_up(skip + n, align), start,
                              is_durable);
         buf += n;
         offset += n;
@@ -188,21 +184,33 @@ read_end(struct ubd_disk *disk, void *buf, uint64_t len, uint64_t offset)
                                 .buf = buf,
                                 .offset = offset,
                                 .len = len};
+    struct ubd_range range = ubd_direct_range(disk, len, offset);
+    int r;
 
-    return ubd_disk_run(disk, &req);
+    ubd_range_lock(&disk->ranges, &range);
+    r = ubd_disk_run(disk, &req);
+    ubd_range_unlock(&disk->ranges, &range);
+    return r;
 }
 
+/* Durable whether asked or not, but in a mode that never syncs, where a false
+ * EIO is never heard of.  The open file is as good as a lane (D4): only
+ * this takes reports from it, and one at a time.  A report may be older than
+ * this write; asked again, it is not, and a loss is reported to the lanes.
+ */
 static int
-write_end(struct ubd_disk *disk, const void *buf, uint64_t len, uint64_t offset,
-          bool is_durable)
+write_end(struct ubd_disk *disk, const void *buf, uint64_t len, uint64_t offset)
 {
-    const int r = ubd_disk_write_plain(disk, disk->host.fd_buffered, buf, len,
-                                       offset, false);
+    const struct ubd_req req = {.op = UBD_OP_WRITE,
+                                .fd = disk->host.fd_buffered,
+                                .buf = (void *)buf, /* Only read. */
+                                .offset = offset,
+                                .len = len,
+                                .is_durable =
+                                    disk->policy->durable != UBD_DURABLE_NEVER};
+    const int r = ubd_disk_run(disk, &req);
 
-    if (r < 0 || !is_durable)
-        return r;
-    ubd_durability_completed(&disk->durability, len); /* (D8) */
-    return ubd_disk_make_durable(disk, NULL);
+    return r < 0 ? ubd_disk_run(disk, &req) : 0;
 }
 
 /* How much of the range lies in whole blocks. */
@@ -214,6 +222,27 @@ direct_part(const struct ubd_host *host, uint64_t len, uint64_t offset)
     if (offset >= end)
         return 0;
     return len < end - offset ? len : end - offset;
+}
+
+struct ubd_range
+ubd_direct_range(const struct ubd_disk *disk, uint64_t len, uint64_t offset)
+{
+    const struct ubd_host *host = &disk->host;
+    const uint64_t whole_end = direct_end(host);
+    struct ubd_range range = {
+        .start = ubd_round_down(offset, host->align),
+        .end = ubd_round_up(offset + len, host->align),
+        .is_exclusive = !is_aligned(host, len, offset),
+    };
+
+    if (offset + len > whole_end) {
+        const uint64_t folio = ubd_round_down(whole_end, FOLIO_MAX);
+
+        range.is_exclusive = true;
+        if (range.start > folio)
+            range.start = folio;
+    }
+    return range;
 }
 
 int
@@ -243,7 +272,7 @@ ubd_direct_write(struct ubd_disk *disk, const void *buf, uint64_t len,
     else if (part)
         r = bounce_write(disk, buf, part, offset, is_durable);
     if (r == 0 && part < len)
-        r = write_end(disk, (const char *)buf + part, len - part, offset + part,
-                      is_durable);
+        r = write_end(disk, (const char *)buf + part, len - part,
+                      offset + part);
     return r;
 }

@@ -5,17 +5,11 @@
  */
 #include "disk.h"
 
+#include "cleanup.h"
+
+#include "units.h"
+
 #include <errno.h>
-#include <time.h>
-
-static uint64_t
-now_ns(void)
-{
-    struct timespec ts;
-
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return (uint64_t)ts.tv_sec * 1000000000 + ts.tv_nsec;
-}
 
 int
 ubd_disk_run(struct ubd_disk *disk, const struct ubd_req *req)
@@ -54,29 +48,37 @@ find_fresh_lane(struct ubd_disk *disk, struct ubd_lanes **ret_lanes)
     return lane;
 }
 
+/* What @lane has reported lost nothing that was acknowledged: (D7).  Now all
+ * other lanes are stale; this one shall not be, so that there is a witness.
+ */
 static void
 forget_failure(struct ubd_disk *disk, struct ubd_lane *lane,
                struct ubd_lanes *lanes)
 {
-    struct ubd_lanes *others = lanes == &disk->host.sync_lanes
-                                   ? &disk->host.write_lanes
-                                   : &disk->host.sync_lanes;
+    const uint64_t nr_syncs = ubd_lanes_harmless(&disk->host.sync_lanes);
+    const uint64_t nr_writes = ubd_lanes_harmless(&disk->host.write_lanes);
+    const int fd = ubd_lanes_reopen(lanes, lane);
 
-    ubd_lanes_harmless(lanes, lane);
-    ubd_lanes_harmless(others, NULL);
+    if (fd < 0)
+        return;
+    if (ubd_durability_is_all_durable(&disk->durability))
+        ubd_lanes_renew(lanes, lane, fd,
+                        lanes == &disk->host.sync_lanes ? nr_syncs : nr_writes);
+    else
+        ubd_cleanup_close(&fd);
 }
 
 static int
 run_sync(struct ubd_disk *disk, const struct ubd_lane *lane)
 {
     const struct ubd_req req = {.op = UBD_OP_SYNC, .fd = lane->fd};
-    const uint64_t start_ns = now_ns();
+    const uint64_t start_ns = ubd_now_ns();
     int r;
 
     ubd_stats_count(&disk->stats, UBD_COUNT_SYNCS_SUBMITTED);
     r = ubd_disk_run(disk, &req);
     ubd_stats_count(&disk->stats, UBD_COUNT_SYNCS_COMPLETED);
-    ubd_stats_time(&disk->stats, UBD_HIST_SYNC, now_ns() - start_ns);
+    ubd_stats_time(&disk->stats, UBD_HIST_SYNC, ubd_now_ns() - start_ns);
     if (r < 0)
         ubd_stats_count(&disk->stats, UBD_COUNT_SYNCS_FAILED);
     return r;
@@ -116,14 +118,17 @@ ubd_disk_make_durable(struct ubd_disk *disk, enum ubd_flush_how *ret_how)
     enum ubd_flush_how how = UBD_FLUSH_MERGED;
     enum ubd_flush_step step = ubd_durability_arrive(d, &flusher, &sync);
 
-    if (step == UBD_FLUSH_WAIT) {
-        step = ubd_durability_wait(&flusher);
-        if (step == UBD_FLUSH_LEAD)
-            ubd_durability_lead(d, &sync);
-    }
-    if (step == UBD_FLUSH_LEAD) {
+    if (step == UBD_FLUSH_WAIT)
+        step = ubd_durability_wait(d, &flusher, &sync);
+    if (step == UBD_FLUSH_GATHER)
+        ubd_durability_gather(d, &flusher, &sync);
+    if (step == UBD_FLUSH_GATHER || step == UBD_FLUSH_LEAD) {
+        const uint64_t start_ns = ubd_now_ns();
+        const int r = sync_host(disk);
+
         how = UBD_FLUSH_LED;
-        flusher.result = ubd_durability_finish(d, &sync, sync_host(disk));
+        sync.ns = ubd_now_ns() - start_ns;
+        flusher.result = ubd_durability_finish(d, &sync, r);
     } else if (flusher.is_clean) {
         how = UBD_FLUSH_CLEAN;
     }
@@ -204,22 +209,14 @@ ubd_disk_write(struct ubd_disk *disk, const void *buf, uint64_t len,
     return ubd_disk_write_plain(disk, disk->host.fd, buf, len, offset, false);
 }
 
-/* With O_DIRECT a change of part of a block has the block to itself, and a
- * change of whole blocks shares them with nobody who changes a part.
- */
+/* With O_DIRECT a change has its blocks to itself as far as it must. */
 static void
 lock_blocks(struct ubd_disk *disk, struct ubd_range *range, uint64_t len,
             uint64_t offset)
 {
-    const uint64_t align = disk->host.align;
-
     if (!disk->host.is_direct)
         return;
-    *range = (struct ubd_range){
-        .start = offset / align * align,
-        .end = (offset + len + align - 1) / align * align,
-        .is_exclusive = offset % align != 0 || len % align != 0,
-    };
+    *range = ubd_direct_range(disk, len, offset);
     ubd_range_lock(&disk->ranges, range);
 }
 
@@ -259,7 +256,9 @@ write_now(struct ubd_disk *disk, const void *buf, uint32_t len, uint64_t offset,
     lock_blocks(disk, &range, len, offset);
     r = ubd_disk_write(disk, buf, len, offset, is_durable);
     unlock_blocks(disk, &range);
-    if (r < 0 || !is_durable)
+    if (r < 0)
+        ubd_durability_failed(&disk->durability, len);
+    else if (!is_durable)
         ubd_durability_completed(&disk->durability, len); /* (D8) */
     return r;
 }
@@ -269,11 +268,11 @@ ubd_write(struct ubd_disk *disk, const void *buf, uint32_t len, uint64_t offset,
           unsigned flags)
 {
     const bool is_durable = is_durable_change(disk, flags);
-    const uint64_t start_ns = is_durable ? now_ns() : 0;
+    const uint64_t start_ns = is_durable ? ubd_now_ns() : 0;
     const int r = write_now(disk, buf, len, offset, is_durable);
 
     if (is_durable)
-        ubd_stats_time(&disk->stats, UBD_HIST_FUA, now_ns() - start_ns);
+        ubd_stats_time(&disk->stats, UBD_HIST_FUA, ubd_now_ns() - start_ns);
     ubd_stats_request(&disk->stats, UBD_KIND_WRITE, len, flags & UBD_FUA, r);
     return r;
 }
@@ -294,7 +293,10 @@ change_space(struct ubd_disk *disk, enum ubd_kind kind, uint32_t len,
         r = kind == UBD_KIND_ZERO ? ubd_zero_range(disk, len, offset, flags)
                                   : ubd_trim_range(disk, len, offset);
         unlock_blocks(disk, &range);
-        ubd_durability_completed(&disk->durability, len); /* (D8) */
+        if (r < 0)
+            ubd_durability_failed(&disk->durability, len);
+        else
+            ubd_durability_completed(&disk->durability, len); /* (D8) */
         if (r == 0 && is_durable)
             r = ubd_disk_make_durable(disk, NULL);
     }
@@ -318,7 +320,7 @@ int
 ubd_flush(struct ubd_disk *disk)
 {
     enum ubd_flush_how how = UBD_FLUSH_LED;
-    const uint64_t start_ns = now_ns();
+    const uint64_t start_ns = ubd_now_ns();
     int r = 0;
 
     if (disk->policy->flush_syncs)
@@ -327,7 +329,7 @@ ubd_flush(struct ubd_disk *disk)
         ubd_stats_count(&disk->stats, UBD_COUNT_MERGED);
     if (how == UBD_FLUSH_CLEAN)
         ubd_stats_count(&disk->stats, UBD_COUNT_CLEAN);
-    ubd_stats_time(&disk->stats, UBD_HIST_FLUSH, now_ns() - start_ns);
+    ubd_stats_time(&disk->stats, UBD_HIST_FLUSH, ubd_now_ns() - start_ns);
     ubd_stats_request(&disk->stats, UBD_KIND_FLUSH, 0, false, r);
     return r;
 }

@@ -20,7 +20,7 @@
 
 /* Buffers for what O_DIRECT cannot take as it comes. */
 #define UBD_BOUNCE_SIZE (UINT64_C(1) << 20) /* One large write to the disk. */
-#define UBD_BOUNCE_KEPT 16 /* nbdkit's default threads per connection. */
+#define UBD_BOUNCE_KEPT 16 /* As many as requests of one usual client. */
 
 struct ubd_bounce {
     pthread_mutex_t lock;
@@ -60,7 +60,11 @@ int ubd_disk_write(struct ubd_disk *disk, const void *buf, uint64_t len,
 enum ubd_flush_how { UBD_FLUSH_LED, UBD_FLUSH_MERGED, UBD_FLUSH_CLEAN };
 int ubd_disk_make_durable(struct ubd_disk *disk, enum ubd_flush_how *ret_how);
 
-/* direct.c: O_DIRECT with any offset, length and buffer. */
+/* direct.c: O_DIRECT with any offset, length and buffer.  A change holds its
+ * ubd_direct_range; a read locks what it must itself.
+ */
+struct ubd_range ubd_direct_range(const struct ubd_disk *disk, uint64_t len,
+                                  uint64_t offset);
 int ubd_direct_read(struct ubd_disk *disk, void *buf, uint64_t len,
                     uint64_t offset);
 int ubd_direct_write(struct ubd_disk *disk, const void *buf, uint64_t len,

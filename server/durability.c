@@ -8,13 +8,36 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <time.h>
+
+/* How many syncs at a time?  A disk that serves one flush after the other
+ * makes two concurrent syncs take twice as long each; then one at a time is
+ * right, and all who wait meanwhile share the next.  A disk that takes several
+ * at once would be kept idle by that.  So the mean time of a sync that ran
+ * alone is compared with that of syncs in company, and whichever kind has not
+ * been seen for a while is tried again.
+ */
+#define COMPANY_COSTS(alone_ns) ((alone_ns)*3 / 2)
+#define UNSEEN_MAX 64 /* Costs less than 2 % if the other kind is wrong. */
+
+/* On a disk whose sync takes that long it pays to wait a little before one,
+ * for those who flushed together last time: else half of them come too late,
+ * and every sync serves half.
+ */
+#define SLOW_SYNC_NS 1000000
+#define GATHER_NS(sync_ns) ((sync_ns) / 8 < 2000000 ? (sync_ns) / 8 : 2000000)
+
+enum { ALONE, IN_COMPANY };
 
 atomic_uint ubd_shard_next;
 
 void
-ubd_durability_init(struct ubd_durability *d, bool always, unsigned running_max)
+ubd_durability_init(struct ubd_durability *d, bool always,
+                    unsigned running_limit)
 {
-    *d = (struct ubd_durability){.always = always, .running_max = running_max};
+    *d = (struct ubd_durability){.always = always,
+                                 .running_limit = running_limit,
+                                 .running_max = running_limit};
     d->waiting_end = &d->waiting;
     pthread_mutex_init(&d->lock, NULL); /* Cannot fail without attributes. */
 }
@@ -31,6 +54,15 @@ ubd_durability_completed(struct ubd_durability *d, uint64_t bytes)
 {
     atomic_fetch_add_explicit(&d->completed[ubd_shard()].bytes, bytes,
                               memory_order_release);
+}
+
+void
+ubd_durability_failed(struct ubd_durability *d, uint64_t bytes)
+{
+    pthread_mutex_lock(&d->lock);
+    d->failed += bytes;
+    ubd_durability_completed(d, bytes);
+    pthread_mutex_unlock(&d->lock);
 }
 
 /* Needs the lock, so that a later sum is never smaller. */
@@ -59,12 +91,42 @@ find_covering_sync(struct ubd_durability *d, uint64_t target)
 static void
 start_sync(struct ubd_durability *d, struct ubd_sync *sync)
 {
-    sync->covered = sum_completed(d); /* Before submitting, not after: (D2). */
-    sync->followers = d->waiting;     /* They arrived earlier. */
+    *sync = (struct ubd_sync){
+        .covered = sum_completed(d), /* Before submitting, not after: (D2). */
+        .covered_failed = d->failed,
+        .had_company = d->running != NULL,
+        .followers = d->waiting, /* They arrived earlier. */
+        .next = d->running,
+    };
+    for (struct ubd_sync *s = d->running; s; s = s->next)
+        s->had_company = true;
+    d->running = sync;
     d->waiting = NULL;
     d->waiting_end = &d->waiting;
-    sync->next = d->running;
-    d->running = sync;
+    d->nr_waiting = 0;
+    d->gatherer = NULL;
+    d->is_leader_chosen = false;
+}
+
+/* Needs the lock.  @nr_here: flushes that the sync would serve now. */
+static bool
+should_gather(const struct ubd_durability *d, unsigned nr_here)
+{
+    return !d->running && d->sync_ns[ALONE] >= SLOW_SYNC_NS &&
+           nr_here < d->nr_expected;
+}
+
+/* Needs the lock. */
+static void
+join_waiting(struct ubd_durability *d, struct ubd_flusher *f)
+{
+    *d->waiting_end = f;
+    d->waiting_end = &f->next;
+    d->nr_waiting++;
+    if (d->gatherer && d->nr_waiting + 1 >= d->nr_expected) {
+        sem_post(&d->gatherer->woken);
+        d->gatherer = NULL;
+    }
 }
 
 /* Needs the lock. */
@@ -89,14 +151,18 @@ choose_step(struct ubd_durability *d, struct ubd_flusher *f,
         sync->followers = f;
         return UBD_FLUSH_WAIT;
     }
-    if (d->nr_running < d->running_max && !d->is_leader_woken) {
-        d->nr_running++;
-        start_sync(d, own);
-        return UBD_FLUSH_LEAD;
+    if (d->nr_running >= d->running_max || d->is_leader_chosen) {
+        join_waiting(d, f);
+        return UBD_FLUSH_WAIT;
     }
-    *d->waiting_end = f;
-    d->waiting_end = &f->next;
-    return UBD_FLUSH_WAIT;
+    d->nr_running++;
+    if (should_gather(d, d->nr_waiting + 1)) {
+        d->is_leader_chosen = true;
+        d->gatherer = f;
+        return UBD_FLUSH_GATHER;
+    }
+    start_sync(d, own);
+    return UBD_FLUSH_LEAD;
 }
 
 enum ubd_flush_step
@@ -114,20 +180,69 @@ ubd_durability_arrive(struct ubd_durability *d, struct ubd_flusher *f,
 }
 
 enum ubd_flush_step
-ubd_durability_wait(struct ubd_flusher *f)
+ubd_durability_wait(struct ubd_durability *d, struct ubd_flusher *f,
+                    struct ubd_sync *own)
 {
+    bool must_gather;
+
     while (sem_wait(&f->woken) != 0) /* Only a signal can interrupt it. */
         assert(errno == EINTR);
-    return f->must_lead ? UBD_FLUSH_LEAD : UBD_FLUSH_DONE;
+    if (!f->must_lead)
+        return UBD_FLUSH_DONE;
+    pthread_mutex_lock(&d->lock);
+    must_gather = should_gather(d, d->nr_waiting + 1);
+    if (must_gather)
+        d->gatherer = f;
+    else
+        start_sync(d, own);
+    pthread_mutex_unlock(&d->lock);
+    return must_gather ? UBD_FLUSH_GATHER : UBD_FLUSH_LEAD;
 }
 
 void
-ubd_durability_lead(struct ubd_durability *d, struct ubd_sync *sync)
+ubd_durability_gather(struct ubd_durability *d, struct ubd_flusher *f,
+                      struct ubd_sync *own)
 {
+    struct timespec until;
+    uint64_t ns;
+
     pthread_mutex_lock(&d->lock);
-    d->is_leader_woken = false;
-    start_sync(d, sync);
+    ns = GATHER_NS(d->sync_ns[ALONE]);
     pthread_mutex_unlock(&d->lock);
+
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    ns += until.tv_nsec;
+    until.tv_sec += ns / 1000000000;
+    until.tv_nsec = ns % 1000000000;
+    while (sem_clockwait(&f->woken, CLOCK_MONOTONIC, &until) != 0 &&
+           errno == EINTR)
+        continue;
+
+    pthread_mutex_lock(&d->lock);
+    start_sync(d, own);
+    pthread_mutex_unlock(&d->lock);
+}
+
+/* Needs the lock.  Learns from a sync that has ended. */
+static void
+learn(struct ubd_durability *d, const struct ubd_sync *sync)
+{
+    const int kind = sync->had_company ? IN_COMPANY : ALONE;
+    const bool was_seen = d->sync_ns[kind] > 0;
+
+    d->sync_ns[kind] =
+        was_seen ? (d->sync_ns[kind] * 3 + sync->ns) / 4 : sync->ns;
+    d->nr_unseen[kind] = 0;
+    d->nr_unseen[!kind]++;
+
+    if (d->sync_ns[IN_COMPANY] >= COMPANY_COSTS(d->sync_ns[ALONE]))
+        d->running_max = 1;
+    else
+        d->running_max = d->running_limit;
+    if (d->nr_unseen[ALONE] >= UNSEEN_MAX)
+        d->running_max = 1;
+    else if (d->nr_unseen[IN_COMPANY] >= UNSEEN_MAX)
+        d->running_max = d->running_limit < 2 ? d->running_limit : 2;
 }
 
 /* Needs the lock. */
@@ -142,11 +257,15 @@ remove_running(struct ubd_durability *d, const struct ubd_sync *sync)
     d->nr_running--;
 }
 
-/* Needs the lock.  Moves @list to *@woken with @result as the answer. */
-static void
+/* Needs the lock.  Moves @list to *@woken with @result as the answer; returns
+ * how many there were.
+ */
+static unsigned
 answer(struct ubd_flusher *list, int result, struct ubd_flusher **woken)
 {
-    while (list) {
+    unsigned nr = 0;
+
+    for (; list; nr++) {
         struct ubd_flusher *f = list;
 
         list = f->next;
@@ -154,21 +273,23 @@ answer(struct ubd_flusher *list, int result, struct ubd_flusher **woken)
         f->next = *woken;
         *woken = f;
     }
+    return nr;
 }
 
 /* Needs the lock.  One leader is enough: it takes all others along. */
 static void
-start_waiting(struct ubd_durability *d, struct ubd_flusher **woken)
+choose_leader(struct ubd_durability *d, struct ubd_flusher **woken)
 {
     struct ubd_flusher *f = d->waiting;
 
-    if (!f || d->nr_running >= d->running_max || d->is_leader_woken)
+    if (!f || d->nr_running >= d->running_max || d->is_leader_chosen)
         return;
     d->waiting = f->next;
     if (!d->waiting)
         d->waiting_end = &d->waiting;
+    d->nr_waiting--;
     d->nr_running++;
-    d->is_leader_woken = true;
+    d->is_leader_chosen = true;
     f->must_lead = true;
     f->next = *woken;
     *woken = f;
@@ -183,6 +304,7 @@ remember_loss(struct ubd_durability *d, int error, struct ubd_flusher **woken)
     answer(d->waiting, d->error, woken);
     d->waiting = NULL;
     d->waiting_end = &d->waiting;
+    d->nr_waiting = 0;
 }
 
 static void
@@ -210,11 +332,15 @@ ubd_durability_finish(struct ubd_durability *d, struct ubd_sync *sync,
         result = d->error;
     if (result == 0) {
         d->has_synced = true;
-        if (sync->covered > d->durable)
+        if (sync->covered > d->durable) {
             d->durable = sync->covered;
+            d->failed_durable = sync->covered_failed;
+        }
     }
-    answer(sync->followers, result, &woken);
-    start_waiting(d, &woken);
+    d->nr_expected = answer(sync->followers, result, &woken) + 1;
+    d->nr_expected += d->nr_waiting;
+    learn(d, sync);
+    choose_leader(d, &woken);
     pthread_mutex_unlock(&d->lock);
 
     wake(woken);
@@ -252,6 +378,7 @@ ubd_durability_volatile(struct ubd_durability *d)
         return 0;
     pthread_mutex_lock(&d->lock);
     bytes = sum_completed(d) - d->durable;
+    bytes -= d->failed - d->failed_durable;
     pthread_mutex_unlock(&d->lock);
     return bytes;
 }

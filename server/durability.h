@@ -34,8 +34,10 @@
  *      write that failed is such a case if all that was acknowledged is
  *      durable (always so in a mode where every change is).
  *
- * (D8) A change counts as completed, even if it failed half way, before its
- *      reply; a durable write that succeeded needs no sync and does not count.
+ * (D8) A change counts as completed before its reply.  One that failed half
+ *      way needs a sync like any other, but nothing acknowledged is lost with
+ *      it (D7).  A durable write that succeeded needs no sync, and does not
+ *      count.
  *
  * Rules that belong to other files: a mode that promises nothing never syncs
  * (disk.c), no lock is held across I/O (everywhere).
@@ -62,7 +64,10 @@ struct ubd_flusher {
 
 /* One running sync; lives on its leader's stack. */
 struct ubd_sync {
+    uint64_t ns;                   /* (t) The leader says how long it took. */
     uint64_t covered;              /* (c) Completed when it was submitted. */
+    uint64_t covered_failed;       /* (c) Of that, not acknowledged. */
+    bool had_company;              /* (l) Another one ran at the same time. */
     struct ubd_flusher *followers; /* (l) Wait for this sync. */
     struct ubd_sync *next;         /* (l) */
 };
@@ -81,29 +86,45 @@ struct ubd_durability {
     bool always; /* (c) Changes are durable when acknowledged (policy). */
 
     uint64_t durable;            /* (l) All changes up to here are durable. */
+    uint64_t failed;             /* (l) Bytes completed, not acknowledged. */
+    uint64_t failed_durable;     /* (l) Of those, covered by a good sync. */
     bool has_synced;             /* (l) A sync has succeeded since open. */
     int error;                   /* (l) First loss, never cleared: (D3). */
-    unsigned running_max;        /* (l) Syncs that may run at a time. */
+    unsigned running_limit;      /* (c) Syncs that may ever run at a time. */
+    unsigned running_max;        /* (l) Of those, as the disk likes it. */
     unsigned nr_running;         /* (l) Syncs running or about to. */
-    bool is_leader_woken;        /* (l) It takes all who wait along. */
+    bool is_leader_chosen;       /* (l) It takes all who wait along. */
     struct ubd_sync *running;    /* (l) */
     struct ubd_flusher *waiting; /* (l) For a sync that has yet to start. */
     struct ubd_flusher **waiting_end; /* (l) */
+    unsigned nr_waiting;              /* (l) */
+
+    /* What the disk has shown: (l) all. */
+    uint64_t sync_ns[2];   /* Mean time of a sync alone, and in company. */
+    unsigned nr_unseen[2]; /* Syncs since one alone, and one in company. */
+    unsigned nr_expected;  /* Flushes that may come together. */
+    struct ubd_flusher *gatherer; /* The leader that waits for them. */
 };
-/* Locking key: (l) lock, (c) constant once published, (a) atomic. */
+/* Locking key: (l) lock, (c) constant once published, (a) atomic, (t) used by
+ * the leader of that sync only.
+ */
 
 /* @always: the mode makes every change durable before its reply. */
 void ubd_durability_init(struct ubd_durability *d, bool always,
-                         unsigned running_max);
+                         unsigned running_limit);
 void ubd_durability_destroy(struct ubd_durability *d);
 
-/* A change of @bytes is in the page cache, or failed on its way: (D8). */
+/* A change of @bytes is in the page cache: (D8). */
 void ubd_durability_completed(struct ubd_durability *d, uint64_t bytes);
 
+/* It failed, and a part of it may be there. */
+void ubd_durability_failed(struct ubd_durability *d, uint64_t bytes);
+
 enum ubd_flush_step {
-    UBD_FLUSH_DONE, /* Answer flusher->result. */
-    UBD_FLUSH_WAIT, /* ubd_durability_wait, then lead or answer. */
-    UBD_FLUSH_LEAD, /* Submit a sync, then ubd_durability_finish. */
+    UBD_FLUSH_DONE,   /* Answer flusher->result. */
+    UBD_FLUSH_WAIT,   /* ubd_durability_wait, then lead or answer. */
+    UBD_FLUSH_GATHER, /* ubd_durability_gather, then as LEAD. */
+    UBD_FLUSH_LEAD,   /* Submit a sync, then ubd_durability_finish. */
 };
 
 /* A flush has come.  For LEAD, @own is the caller's sync and has begun: all
@@ -113,11 +134,18 @@ enum ubd_flush_step ubd_durability_arrive(struct ubd_durability *d,
                                           struct ubd_flusher *f,
                                           struct ubd_sync *own);
 
-/* Sleep until the flush is answered (DONE) or must be led (LEAD). */
-enum ubd_flush_step ubd_durability_wait(struct ubd_flusher *f);
+/* Sleep until the flush is answered (DONE) or must be led (LEAD); in the
+ * second case @own has begun, as with arrive.
+ */
+enum ubd_flush_step ubd_durability_wait(struct ubd_durability *d,
+                                        struct ubd_flusher *f,
+                                        struct ubd_sync *own);
 
-/* After a wait that ended in LEAD: begin @sync, as arrive does. */
-void ubd_durability_lead(struct ubd_durability *d, struct ubd_sync *sync);
+/* On a slow disk: wait a little for others that are about to flush, so that
+ * one sync serves them all; then @own has begun.
+ */
+void ubd_durability_gather(struct ubd_durability *d, struct ubd_flusher *f,
+                           struct ubd_sync *own);
 
 /* The sync was answered @result.  Wakes those who joined it and the next
  * leader; returns the answer for the one who led.

@@ -55,6 +55,15 @@ explain_missing(const char *path, int error, const char **ret_why)
     return error;
 }
 
+/* Linux opens a write-protected block device for writing all the same. */
+static bool
+is_readonly_device(int fd)
+{
+    int is_readonly = 0;
+
+    return ioctl(fd, BLKROGET, &is_readonly) == 0 && is_readonly;
+}
+
 /* No fallback: a disk asked for read-write is never served read-only.  Looked
  * at before opened, since opening a FIFO or a device can block or do things;
  * looked at again by the caller, since the name may mean another file by then.
@@ -72,9 +81,10 @@ open_checked(const struct ubd_host_config *config, const char **ret_why)
     if (r < 0)
         return r;
     fd = open(config->path, mode | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
-    if (fd >= 0)
+    if (fd >= 0 && (config->readonly || !is_readonly_device(fd)))
         return fd;
-    r = -errno;
+    r = fd < 0 ? -errno : -EROFS;
+    ubd_cleanup_close(&fd);
     if (!config->readonly && (r == -EACCES || r == -EROFS || r == -EPERM))
         *ret_why = "cannot be written; use -r to serve it read-only";
     return r;
@@ -103,17 +113,20 @@ lock_range(int fd, short type, off_t start, off_t len)
     return fcntl(fd, F_OFD_SETLK, &lock) < 0 ? -errno : 0;
 }
 
+/* Does somebody hold byte @start?  Whoever has locked all the file for reading
+ * (User-Mode Linux) is not meant.
+ */
 static int
-test_range(int fd, off_t start, off_t len)
+test_byte(int fd, off_t start)
 {
-    struct flock lock = {.l_type = F_WRLCK,
-                         .l_whence = SEEK_SET,
-                         .l_start = start,
-                         .l_len = len};
+    struct flock lock = {
+        .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = start, .l_len = 1};
 
     if (fcntl(fd, F_OFD_GETLK, &lock) < 0)
         return -errno;
-    return lock.l_type == F_UNLCK ? 0 : -EAGAIN;
+    if (lock.l_type == F_UNLCK || (lock.l_type == F_RDLCK && lock.l_len == 0))
+        return 0;
+    return -EAGAIN;
 }
 
 /* A reader and qemu.  qemu says which rights it uses by read locks on bytes
@@ -140,9 +153,9 @@ lock_for_reading(int fd)
     for (size_t i = 0; r == 0 && i < sizeof ranges / sizeof ranges[0]; i++)
         r = lock_range(fd, F_RDLCK, ranges[i].start, ranges[i].len);
     if (r == 0)
-        r = test_range(fd, 101, 1);
+        r = test_byte(fd, 101);
     if (r == 0)
-        r = test_range(fd, 103, 1);
+        r = test_byte(fd, 103);
     return r;
 }
 
@@ -214,7 +227,11 @@ find_alignment(struct ubd_host *host, const char **ret_why)
     if (statx(host->fd, "", AT_EMPTY_PATH, STATX_DIOALIGN, &stx) == 0 &&
         (stx.stx_mask & STATX_DIOALIGN)) {
         if (stx.stx_dio_offset_align == 0)
-            return refuse(-EINVAL, "does not support O_DIRECT", ret_why);
+            return refuse(
+                -EINVAL,
+                "does not support O_DIRECT; expected direct=false here, and no "
+                "cache=none or cache=directsync",
+                ret_why);
         host->align = stx.stx_dio_offset_align;
         host->mem_align = stx.stx_dio_mem_align;
     } else if (host->is_block_device && /* Linux before 6.1. */
@@ -238,8 +255,11 @@ open_direct(struct ubd_host *host, int mode, const char **ret_why)
     snprintf(path, sizeof path, "/proc/self/fd/%d", host->fd_buffered);
     host->fd = open(path, mode | O_DIRECT | O_CLOEXEC | O_NOCTTY);
     if (host->fd < 0)
-        return refuse(-errno, "is on a file system that refuses O_DIRECT",
-                      ret_why);
+        return refuse(
+            -errno,
+            "does not support O_DIRECT; expected direct=false here, and no "
+            "cache=none or cache=directsync",
+            ret_why);
     host->is_direct = true;
     r = find_alignment(host, ret_why);
     if (host->block_size < host->align)
@@ -301,10 +321,16 @@ ubd_host_extent(const struct ubd_host *host, uint64_t offset, uint64_t *ret_end,
                 bool *ret_is_hole)
 {
     off_t end = lseek(host->fd, offset, SEEK_DATA);
+    struct stat st;
 
     if (end < 0 && errno == ENXIO) { /* A hole up to the end of the file. */
-        *ret_end = host->size;
-        *ret_is_hole = true;
+        if (fstat(host->fd, &st) < 0)
+            return -errno;
+        /* What has been cut off does not read as zeroes. */
+        *ret_is_hole = (uint64_t)st.st_size > offset;
+        *ret_end = *ret_is_hole && (uint64_t)st.st_size < host->size
+                       ? (uint64_t)st.st_size
+                       : host->size;
         return 0;
     }
     if (end < 0)

@@ -11,14 +11,22 @@
  */
 #include "cleanup.h"
 #include "io.h"
+#include "units.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <liburing.h>
 #include <pthread.h>
+#include <stdatomic.h>
 
-#define RINGS_MAX 32 /* Twice nbdkit's default threads per connection. */
+#define RINGS_MAX 32 /* Deeper queues than this are rare. */
 #define RING_ENTRIES 1
+
+/* An fsync on a ring is always handed to a kernel thread, which costs 10 to
+ * 30 us (docs/performance.md).  That is nothing to a disk that takes longer
+ * than this for a sync, and a third of the time of one that takes 50 us.
+ */
+#define SHORT_SYNC_NS 1000000
 
 struct ring {
     struct io_uring uring; /* (t) Whoever has borrowed it. */
@@ -30,9 +38,10 @@ struct uring_io {
     struct ubd_io io;
     bool insist; /* (c) */
     pthread_mutex_t lock;
-    pthread_cond_t given; /* Signalled when a ring is given back. */
-    struct ring *idle;    /* (l) */
-    unsigned nr;          /* (c) */
+    pthread_cond_t given;         /* Signalled when a ring is given back. */
+    struct ring *idle;            /* (l) */
+    unsigned nr;                  /* (c) */
+    atomic_uint_fast64_t sync_ns; /* (a) Of recent syncs, on the average. */
     struct ring rings[RINGS_MAX];
 };
 /* Locking key: (l) lock, (c) constant after open, (t) the borrower. */
@@ -190,9 +199,27 @@ has_ring_operation(const struct ubd_req *req)
     return req->op != UBD_OP_ZEROOUT && req->op != UBD_OP_DISCARD;
 }
 
+/* Whoever syncs waits for it anyhow, so while syncs are short it makes the
+ * call itself.
+ */
+static int64_t
+sync_by_shortest_way(struct uring_io *u, const struct ubd_req *req)
+{
+    const uint64_t start_ns = ubd_now_ns();
+    const uint64_t recent_ns =
+        atomic_load_explicit(&u->sync_ns, memory_order_relaxed);
+    const int64_t r =
+        recent_ns < SHORT_SYNC_NS ? ubd_io_syscall(req) : run_on_ring(u, req);
+
+    atomic_store_explicit(&u->sync_ns,
+                          (recent_ns * 7 + ubd_now_ns() - start_ns) / 8,
+                          memory_order_relaxed);
+    return r;
+}
+
 /* What goes to a ring is what waits for the disk.  A buffered write does not
  * (the ring hands it to a kernel thread on ext4), nor does fallocate; a read
- * of cached data is served on the spot.
+ * of cached data is served on the spot; a sync goes the way that is shorter.
  */
 static int64_t
 uring_attempt(struct ubd_io *io, const struct ubd_req *req)
@@ -213,7 +240,7 @@ uring_attempt(struct ubd_io *io, const struct ubd_req *req)
     case UBD_OP_WRITE:
         return req->is_direct ? run_on_ring(u, req) : ubd_io_syscall(req);
     case UBD_OP_SYNC:
-        return run_on_ring(u, req);
+        return sync_by_shortest_way(u, req);
     default:
         return ubd_io_syscall(req);
     }

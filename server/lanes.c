@@ -10,26 +10,33 @@
 #include <fcntl.h>
 #include <stdio.h>
 
-int
-ubd_lanes_open(struct ubd_lanes *lanes, int fd, int flags, unsigned nr)
+/* Not by name: the name may mean another file by now. */
+static int
+open_again(int fd, int flags)
 {
     char path[64];
 
-    *lanes = (struct ubd_lanes){0};
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    fd = open(path, flags | O_CLOEXEC | O_NOCTTY);
+    return fd < 0 ? -errno : fd;
+}
+
+int
+ubd_lanes_open(struct ubd_lanes *lanes, int fd, int flags, unsigned nr)
+{
+    *lanes = (struct ubd_lanes){.flags = flags};
     pthread_mutex_init(&lanes->lock, NULL);
     pthread_cond_init(&lanes->given, NULL);
     lanes->lanes = calloc(nr, sizeof lanes->lanes[0]);
     if (!lanes->lanes)
         return -ENOMEM;
 
-    /* Not by name: the name may mean another file by now. */
-    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
     for (; lanes->nr < nr; lanes->nr++) {
         struct ubd_lane *lane = &lanes->lanes[lanes->nr];
 
-        lane->fd = open(path, flags | O_CLOEXEC | O_NOCTTY);
+        lane->fd = open_again(fd, flags);
         if (lane->fd < 0)
-            return -errno;
+            return lane->fd;
         lane->next = lanes->idle;
         lanes->idle = lane;
     }
@@ -117,20 +124,41 @@ void
 ubd_lanes_again(struct ubd_lanes *lanes, struct ubd_lane *lane)
 {
     pthread_mutex_lock(&lanes->lock);
-    lane->seen = lane->since;
+    if (lane->seen < lane->since)
+        lane->seen = lane->since;
     lane->since = lanes->nr_harmless;
     pthread_mutex_unlock(&lanes->lock);
 }
 
-void
-ubd_lanes_harmless(struct ubd_lanes *lanes, struct ubd_lane *lane)
+uint64_t
+ubd_lanes_harmless(struct ubd_lanes *lanes)
 {
+    uint64_t nr;
+
     pthread_mutex_lock(&lanes->lock);
-    lanes->nr_harmless++;
-    /* If there was another one meanwhile, this lane may not be past it. */
-    if (lane && lane->since + 1 == lanes->nr_harmless)
-        lane->since = lanes->nr_harmless;
+    nr = ++lanes->nr_harmless;
     pthread_mutex_unlock(&lanes->lock);
+    return nr;
+}
+
+int
+ubd_lanes_reopen(const struct ubd_lanes *lanes, const struct ubd_lane *lane)
+{
+    return open_again(lane->fd, lanes->flags);
+}
+
+void
+ubd_lanes_renew(struct ubd_lanes *lanes, struct ubd_lane *lane, int fd,
+                uint64_t nr_harmless)
+{
+    const int old = lane->fd;
+
+    pthread_mutex_lock(&lanes->lock);
+    lane->fd = fd;
+    if (lane->seen < nr_harmless)
+        lane->seen = nr_harmless;
+    pthread_mutex_unlock(&lanes->lock);
+    ubd_cleanup_close(&old);
 }
 
 void
@@ -138,7 +166,7 @@ ubd_lanes_give(struct ubd_lanes *lanes, struct ubd_lane *lane,
                bool has_reported)
 {
     pthread_mutex_lock(&lanes->lock);
-    if (has_reported)
+    if (has_reported && lane->seen < lane->since)
         lane->seen = lane->since;
     lane->next = lanes->idle;
     lanes->idle = lane;

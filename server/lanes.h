@@ -35,6 +35,7 @@ struct ubd_lanes {
     uint64_t nr_harmless;   /* (l) Failures that lost nothing. */
     struct ubd_lane *lanes; /* (c) */
     unsigned nr;            /* (c) */
+    int flags;              /* (c) For open. */
 };
 /* Locking key: (l) lock, (c) constant after open, (t) the borrower. */
 
@@ -56,10 +57,20 @@ bool ubd_lanes_is_stale(struct ubd_lanes *lanes, struct ubd_lane *lane);
 /* What failed is about to be asked again on the same @lane. */
 void ubd_lanes_again(struct ubd_lanes *lanes, struct ubd_lane *lane);
 
-/* The failure that @lane has reported was harmless: all others are stale.
- * NULL if it was a lane of another pool.
+/* A failure that some lane has reported was harmless: all lanes are stale.
+ * Returns what ubd_lanes_renew wants to know.
  */
-void ubd_lanes_harmless(struct ubd_lanes *lanes, struct ubd_lane *lane);
+uint64_t ubd_lanes_harmless(struct ubd_lanes *lanes);
+
+/* A stale lane becomes fresh with a new cursor: open the file once more, make
+ * sure that everything acknowledged is durable, so that no report can matter
+ * that the new cursor is past, and only then renew the lane with it.
+ * @nr_harmless: from before the file was opened.  Takes over @fd.
+ */
+int ubd_lanes_reopen(const struct ubd_lanes *lanes,
+                     const struct ubd_lane *lane);
+void ubd_lanes_renew(struct ubd_lanes *lanes, struct ubd_lane *lane, int fd,
+                     uint64_t nr_harmless);
 
 /* Give back; @has_reported: a call that takes reports has ended on it. */
 void ubd_lanes_give(struct ubd_lanes *lanes, struct ubd_lane *lane,

@@ -14,13 +14,13 @@
  * the disk, what survives.  The first row is the default.
  */
 static const struct ubd_policy policies[] = {
-    {"barrier", UBD_DURABLE_ON_FUA, true,
+    {UBD_MODE_DEFAULT, UBD_DURABLE_ON_FUA, true,
      "acknowledged writes survive the death of this server and of the guest; "
      "what was flushed or written with FUA survives a power cut of the host" },
-    {"osync",   UBD_DURABLE_ALWAYS, false,
+    {"osync",          UBD_DURABLE_ALWAYS, false,
      "every acknowledged write survives the death of this server, of the "
      "guest, and a power cut of the host"                                    },
-    {"unsafe",  UBD_DURABLE_NEVER,  false,
+    {"unsafe",         UBD_DURABLE_NEVER,  false,
      "acknowledged writes survive the death of this server and of the guest; "
      "a power cut of the host can lose or corrupt everything, flushed or not"},
 };

@@ -9,7 +9,7 @@
 
 #include <stdatomic.h>
 
-#define UBD_NR_SHARDS 16 /* nbdkit's default number of threads. */
+#define UBD_NR_SHARDS 16 /* Enough for as many processors. */
 #define UBD_CACHE_LINE 64
 
 /* The calling thread's shard, below UBD_NR_SHARDS. */

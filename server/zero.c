@@ -7,6 +7,7 @@
  * Nothing here changes the length of the file: KEEP_SIZE is everywhere.
  */
 #include "disk.h"
+#include "units.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -24,18 +25,6 @@ enum method {
  * O_DIRECT, and never written to, so that it costs no memory.
  */
 static const _Alignas(65536) char zeroes[UBD_BOUNCE_SIZE];
-
-static uint64_t
-round_down(uint64_t value, uint64_t to)
-{
-    return value / to * to;
-}
-
-static uint64_t
-round_up(uint64_t value, uint64_t to)
-{
-    return round_down(value + to - 1, to);
-}
 
 static int
 allocate(struct ubd_disk *disk, int mode, uint64_t len, uint64_t offset)
@@ -147,8 +136,8 @@ ubd_zero_range(struct ubd_disk *disk, uint64_t len, uint64_t offset,
 {
     const uint64_t unit =
         disk->host.is_block_device ? disk->host.block_size : 1;
-    const uint64_t start = round_up(offset, unit);
-    const uint64_t end = round_down(offset + len, unit);
+    const uint64_t start = ubd_round_up(offset, unit);
+    const uint64_t end = ubd_round_down(offset + len, unit);
     int r;
 
     if (start >= end)
@@ -166,8 +155,8 @@ int
 ubd_trim_range(struct ubd_disk *disk, uint64_t len, uint64_t offset)
 {
     const uint64_t unit = disk->host.block_size;
-    const uint64_t start = round_up(offset, unit);
-    uint64_t end = round_down(offset + len, unit);
+    const uint64_t start = ubd_round_up(offset, unit);
+    uint64_t end = ubd_round_down(offset + len, unit);
     int r;
 
     if (offset + len == disk->host.size && !disk->host.is_block_device)
