@@ -1,0 +1,294 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The servers that are compared, how each is started and ended."""
+
+import functools
+import os
+import re
+import shlex
+import shutil
+import signal
+import socket
+import subprocess
+import time
+
+from . import host
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+_CONNECTIONS = 64  # Four times the most that a load opens.
+_START_SECONDS = 10
+
+
+class Failed(Exception):
+    """A server or client did not do its work; the text says why."""
+
+
+class Missing(Failed):
+    """A program is not installed; the text says which package has it."""
+
+
+class Server:
+    """One row of every table.
+
+    group: "ours", "peer", "ceiling" (stores nothing) or "raw" (no server).
+    honest: False for a server that by its name promises no durability; its
+            row is printed and marked, and is never the best peer.
+    direct: it bypasses the page cache, so nothing is read into it beforehand.
+    durable_writes: every write is promised to be durable, not only a flush.
+    """
+
+    def __init__(self, name, kind, words="", group="peer", honest=True,
+                 direct=False, durable_writes=False):
+        self.name = name
+        self.kind = kind
+        self.words = shlex.split(words)
+        self.group = group
+        self.honest = honest
+        self.direct = direct
+        self.durable_writes = durable_writes
+
+    @property
+    def mark(self):
+        if self.group in ("ceiling", "raw"):
+            return " (%s)" % self.group
+        return "" if self.honest else " (unsafe)"
+
+
+def _ours(name, words):
+    modes = dict(w.split("=", 1) for w in shlex.split(words) if "=" in w)
+    mode = modes.get("cache", "barrier")
+    direct = mode in ("none", "directsync") or modes.get(
+        "direct", "false").lower() in ("true", "on", "yes", "1")
+    return Server(name, "ubd", words, "ours", mode != "unsafe", direct,
+                  mode in ("osync", "writethrough", "directsync"))
+
+
+def known():
+    """All rows by name, in the order in which they are printed."""
+    rows = [
+        _ours("ours", "cache=barrier"),
+        _ours("ours-osync", "cache=osync"),
+        _ours("ours-unsafe", "cache=unsafe"),
+        _ours("ours-direct", "cache=barrier direct=true"),
+        _ours("ours-uring", "cache=barrier io=io_uring"),
+        _ours("ours-syscalls", "cache=barrier io=syscalls"),
+        _ours("ours-limit", "cache=barrier dirty-limit=16M"),
+        _ours("ours-nolimit", "cache=barrier dirty-limit=0"),
+        Server("nbdkit-null", "null", group="ceiling", honest=False),
+        Server("nbdkit-file", "file"),
+        Server("nbdkit-file-none", "file", "cache=none"),
+    ]
+    for name, cache in (("wb", "writeback"), ("none", "none"),
+                        ("unsafe", "unsafe")):
+        for suffix, aio in (("", "io_uring"), ("-threads", "threads")):
+            rows.append(Server(
+                "qemu-%s%s" % (name, suffix), "qemu",
+                "--cache=%s --aio=%s" % (cache, aio),
+                honest=cache != "unsafe", direct=cache == "none"))
+    rows.append(Server("nbd-server", "nbd-server"))
+    rows.append(Server("raw", "raw", group="raw"))
+    return {s.name: s for s in rows}
+
+
+def custom(text):
+    """The row of --server 'name=plugin words'."""
+    name, eq, words = text.partition("=")
+    if not eq or not re.fullmatch(r"[\w.+-]+", name) or not words.strip():
+        raise ValueError(
+            "--server '%s': expected NAME=WORDS, as in "
+            "'ours-uring=cache=barrier io=io_uring'" % text)
+    return _ours(name, words)
+
+
+def find_program(name, package):
+    path = shutil.which(name)
+    if not path:
+        raise Missing("%s is not installed (package %s)" % (name, package))
+    return path
+
+
+@functools.lru_cache(maxsize=None)
+def _plugin_help(plugin):
+    done = subprocess.run(["nbdkit", plugin, "--help"], check=False, text=True,
+                          capture_output=True)
+    return done.stdout
+
+
+def setup_process():
+    """Orphans of a daemon become our children, so that sweep() finds them."""
+    host.prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def _die_with_parent():
+    host.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def spawn(argv, **kwargs):
+    """Start a child that neither sees our Ctrl-C nor outlives us."""
+    return subprocess.Popen(argv, stdin=subprocess.DEVNULL,
+                            start_new_session=True,
+                            preexec_fn=_die_with_parent, **kwargs)
+
+
+def last_line(path):
+    lines = [x for x in host.read_text(path).splitlines() if x.strip()]
+    return lines[-1].strip() if lines else "no message"
+
+
+def children_of(pid):
+    found = []
+    for task in _list("/proc/%d/task" % pid):
+        text = host.read_text("/proc/%d/task/%s/children" % (pid, task))
+        found += [int(x) for x in text.split()]
+    return found
+
+
+def _list(folder):
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []
+
+
+def sweep():
+    """End whatever is still below us (Ctrl-C in the middle of a start)."""
+    for pid in children_of(os.getpid()):
+        try:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+        except OSError:
+            pass
+
+
+class Running:
+    """A started server."""
+
+    def __init__(self, server, image, folder, plugin):
+        self.socket = os.path.join(folder, "s")
+        self.log = os.path.join(folder, "server.log")
+        self.pidfile = os.path.join(folder, "pid")
+        self.export = ""
+        self.process = None
+        self.pid = None
+        for path in (self.socket, self.pidfile):
+            if os.path.exists(path):
+                os.unlink(path)
+        if len(os.fsencode(self.socket)) > 107:  # sun_path of unix(7)
+            raise Failed("%s is too long a name for a socket; set TMPDIR"
+                         % self.socket)
+        argv = self._argv(server, image, plugin)
+        try:
+            with open(self.log, "w", encoding="utf-8") as log:
+                self.process = spawn(argv, stdout=log, stderr=log,
+                                     cwd=folder)
+            self.pid = self.process.pid
+            self._wait_until_ready(server)
+        except BaseException:
+            self.stop()
+            raise
+
+    def _argv(self, server, image, plugin):
+        if server.kind == "qemu":
+            return [find_program("qemu-nbd", "qemu-utils"), "-f", "raw", "-t",
+                    "-e", str(_CONNECTIONS), "-k", self.socket,
+                    *server.words, image.path]
+        if server.kind == "nbd-server":
+            program = find_program("nbd-server", "nbd-server")
+            self.export = "disk"
+            conf = self.socket + ".conf"
+            with open(conf, "w", encoding="utf-8") as f:
+                f.write("[generic]\nunixsock = %s\n[disk]\nexportname = %s\n"
+                        "flush = true\nfua = true\ntrim = true\n"
+                        % (self.socket, image.path))
+            # It can only serve several clients as a daemon.
+            return [program, "-C", conf, "-p", self.pidfile]
+        program = find_program("nbdkit", "nbdkit")
+        if server.kind == "ubd" and not os.path.exists(plugin):
+            raise Missing("no %s: run scripts/build"
+                          % os.path.basename(plugin))
+        if "dirty-limit" in str(server.words) and server.kind == "ubd" and (
+                "dirty-limit" not in _plugin_help(plugin)):
+            raise Missing("this plugin has no dirty-limit")
+        # Options of nbdkit itself have to come before the plugin.
+        options = [w for w in server.words if w.startswith("-")]
+        words = [w for w in server.words if not w.startswith("-")]
+        argv = [program, "-f", "--exit-with-parent", "-U", self.socket,
+                *options]
+        if server.kind == "null":
+            return argv + ["null", str(image.size)]
+        name = plugin if server.kind == "ubd" else "file"
+        return argv + [name, "file=" + image.path, *words]
+
+    def _wait_until_ready(self, server):
+        daemon = server.kind == "nbd-server"
+        give_up = time.monotonic() + _START_SECONDS
+        while time.monotonic() < give_up:
+            code = self.process.poll()
+            if code is not None and not (daemon and code == 0):
+                raise Failed("does not start: " + last_line(self.log))
+            ready = os.path.exists(self.socket)
+            if ready and daemon:
+                text = host.read_text(self.pidfile).strip()
+                ready = code is not None and text.isdigit()
+                self.pid = int(text) if ready else self.pid
+            if ready and self._accepts():
+                return
+            time.sleep(0.002)
+        raise Failed("not ready within %d seconds: %s"
+                     % (_START_SECONDS, last_line(self.log)))
+
+    def _accepts(self):
+        with socket.socket(socket.AF_UNIX) as s:
+            try:
+                s.connect(self.socket)
+                return True
+            except OSError:
+                return False
+
+    @property
+    def uri(self):
+        return "nbd+unix:///%s?socket=%s" % (self.export, self.socket)
+
+    def cpu_seconds(self):
+        """User and system time of the server, its threads (those of the
+        kernel's io_uring workers too) and its children, ended ones included.
+        Work that the kernel does in threads of its own is in nobody's time.
+        """
+        ticks = 0
+        for pid in [self.pid] + children_of(self.pid):
+            stat = host.read_text("/proc/%d/stat" % pid)
+            field = stat.rpartition(")")[2].split()
+            if len(field) > 14:
+                ticks += sum(int(x) for x in field[11:15])
+        return ticks / os.sysconf("SC_CLK_TCK")
+
+    def stop(self):
+        process, self.process = self.process, None
+        if not process:
+            return
+        if self.pid != process.pid:  # A daemon; setup_process adopted it.
+            for sig in (signal.SIGTERM, signal.SIGKILL):
+                try:
+                    os.kill(self.pid, sig)
+                except OSError:
+                    break
+                if _reap(self.pid, 10):
+                    break
+        process.terminate()
+        try:
+            process.wait(10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _reap(pid, seconds):
+    give_up = time.monotonic() + seconds
+    while time.monotonic() < give_up:
+        try:
+            if os.waitpid(pid, os.WNOHANG)[0]:
+                return True
+        except ChildProcessError:
+            return True
+        time.sleep(0.005)
+    return False
