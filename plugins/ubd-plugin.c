@@ -64,7 +64,6 @@ ubd_get_ready(void)
     const char *why;
     int r;
 
-    signal(SIGXFSZ, SIG_IGN); /* A file size limit is an EFBIG, not a death. */
     ubd_options.config.readonly = ubd_cmdline_is_readonly();
     r = ubd_open(&ubd_options.config, &disk, &why);
     if (r < 0)
@@ -88,6 +87,10 @@ ubd_after_fork(void)
 {
     int r = ubd_start(disk);
 
+    /* A file size limit is an EFBIG, not a death; but not for the command of
+     * --run, which has been forked by now.
+     */
+    signal(SIGXFSZ, SIG_IGN);
     if (r == 0)
         r = ubd_metrics_start();
     if (r < 0)

@@ -32,40 +32,28 @@ is_durable_change(const struct ubd_disk *disk, unsigned flags)
     return false;
 }
 
-/* A lane with a cursor that is past all failures known to be harmless, of
- * either kind, or NULL.
- */
-static struct ubd_lane *
-find_fresh_lane(struct ubd_disk *disk, struct ubd_lanes **ret_lanes)
-{
-    struct ubd_lane *lane = ubd_lanes_try_fresh(&disk->host.sync_lanes);
-
-    *ret_lanes = &disk->host.sync_lanes;
-    if (!lane) {
-        lane = ubd_lanes_try_fresh(&disk->host.write_lanes);
-        *ret_lanes = &disk->host.write_lanes;
-    }
-    return lane;
-}
-
-/* What @lane has reported lost nothing that was acknowledged: (D7).  Now all
- * other lanes are stale; this one shall not be, so that there is a witness.
+/* What a durable write has reported lost nothing that was acknowledged: (D7).
+ * All other lanes still have that report before them.  The witness gets a new
+ * cursor that is past it, and past nothing that matters: for everything that
+ * has begun is still found durable once the cursor is there.
  */
 static void
-forget_failure(struct ubd_disk *disk, struct ubd_lane *lane,
-               struct ubd_lanes *lanes)
+forget_failure(struct ubd_disk *disk)
 {
-    const uint64_t nr_syncs = ubd_lanes_harmless(&disk->host.sync_lanes);
-    const uint64_t nr_writes = ubd_lanes_harmless(&disk->host.write_lanes);
-    const int fd = ubd_lanes_reopen(lanes, lane);
+    struct ubd_host *host = &disk->host;
+    struct ubd_lane *witness = ubd_lanes_take(&host->witness);
+    uint64_t nr_harmless;
+    int fd;
 
-    if (fd < 0)
-        return;
-    if (ubd_durability_is_all_durable(&disk->durability))
-        ubd_lanes_renew(lanes, lane, fd,
-                        lanes == &disk->host.sync_lanes ? nr_syncs : nr_writes);
+    ubd_lanes_harmless(&host->sync_lanes);
+    ubd_lanes_harmless(&host->write_lanes);
+    nr_harmless = ubd_lanes_harmless(&host->witness);
+    fd = ubd_lanes_reopen(&host->witness, witness);
+    if (fd >= 0 && ubd_durability_is_all_durable(&disk->durability))
+        ubd_lanes_renew(&host->witness, witness, fd, nr_harmless);
     else
         ubd_cleanup_close(&fd);
+    ubd_lanes_give(&host->witness, witness, false);
 }
 
 static int
@@ -84,6 +72,22 @@ run_sync(struct ubd_disk *disk, const struct ubd_lane *lane)
     return r;
 }
 
+/* A stale lane has reported @error, which may be old news.  The witness knows,
+ * unless it is stale as well; then we assume the worst.
+ */
+static int
+ask_witness(struct ubd_disk *disk, int error)
+{
+    struct ubd_lanes *lanes = &disk->host.witness;
+    struct ubd_lane *witness = ubd_lanes_take(lanes);
+    const bool is_fresh = !ubd_lanes_is_stale(lanes, witness);
+
+    if (is_fresh)
+        error = run_sync(disk, witness);
+    ubd_lanes_give(lanes, witness, is_fresh);
+    return error;
+}
+
 /* One sync of the host file, on a lane: (D4). */
 static int
 sync_host(struct ubd_disk *disk)
@@ -92,19 +96,13 @@ sync_host(struct ubd_disk *disk)
     struct ubd_lane *lane = ubd_lanes_take(lanes);
     int r = run_sync(disk, lane);
 
-    if (r < 0 && ubd_lanes_is_stale(lanes, lane)) {
-        struct ubd_lanes *fresh_lanes;
-        struct ubd_lane *fresh = find_fresh_lane(disk, &fresh_lanes);
-
-        if (fresh) { /* The report may be old news: ask a better witness. */
-            ubd_lanes_give(lanes, lane, true);
-            lane = fresh;
-            lanes = fresh_lanes;
-            r = run_sync(disk, lane);
-        }
-    }
-    if (r < 0 && disk->policy->durable == UBD_DURABLE_ALWAYS)
-        forget_failure(disk, lane, lanes); /* (D7) */
+    /* Where every change is durable, what this sync is for is not acknowledged
+     * yet and does not count when failures are judged: no witness can speak
+     * for it.
+     */
+    if (r < 0 && disk->policy->durable != UBD_DURABLE_ALWAYS &&
+        ubd_lanes_is_stale(lanes, lane))
+        r = ask_witness(disk, r);
     ubd_lanes_give(lanes, lane, true);
     return r;
 }
@@ -151,21 +149,17 @@ ubd_disk_write_plain(struct ubd_disk *disk, int fd, const void *buf,
     return ubd_disk_run(disk, &req);
 }
 
-/* A durable write on @lane failed: is it its own failure, or the report of an
- * older loss?  Its own, if nothing acknowledged could be lost: (D7).  Else a
- * sync decides, on an open file of its own, which gets the same report.
+/* A durable write failed: is it its own failure, or the report of a loss?  Its
+ * own, if nothing acknowledged could be lost: (D7).  Else a sync decides, on
+ * an open file of its own, which gets the same report.  Returns the loss or 0.
  */
 static int
-judge_failed_write(struct ubd_disk *disk, struct ubd_lane *lane, int error)
+find_loss(struct ubd_disk *disk)
 {
-    if (!ubd_durability_is_all_durable(&disk->durability)) {
-        const int r = ubd_disk_make_durable(disk, NULL);
-
-        if (r < 0)
-            return r;
-    }
-    forget_failure(disk, lane, &disk->host.write_lanes);
-    return error;
+    if (disk->policy->durable == UBD_DURABLE_ALWAYS ||
+        ubd_durability_is_all_durable(&disk->durability))
+        return 0;
+    return ubd_disk_make_durable(disk, NULL);
 }
 
 int
@@ -174,28 +168,29 @@ ubd_disk_write_durable(struct ubd_disk *disk, const void *buf, uint64_t len,
 {
     struct ubd_lanes *lanes = &disk->host.write_lanes;
     struct ubd_lane *lane = ubd_lanes_take(lanes);
-    struct ubd_req req = {.op = UBD_OP_WRITE,
-                          .fd = lane->fd,
-                          .buf = (void *)buf, /* Only read. */
-                          .offset = offset,
-                          .len = len,
-                          .is_durable = true, /* (D5) */
-                          .is_direct = disk->host.is_direct};
+    const struct ubd_req req = {.op = UBD_OP_WRITE,
+                                .fd = lane->fd,
+                                .buf = (void *)buf, /* Only read. */
+                                .offset = offset,
+                                .len = len,
+                                .is_durable = true, /* (D5) */
+                                .is_direct = disk->host.is_direct};
     int r = ubd_disk_run(disk, &req);
+    int loss = r < 0 ? find_loss(disk) : 0;
 
-    /* Old news?  Write it again in full: what is reported then is about this
-     * write or newer, and if something acknowledged is volatile, the sync of
-     * judge_failed_write asks a witness of its own.
+    /* If nothing is lost, it may still be the report of somebody else's write
+     * that failed.  Written again in full, what is reported then is about this
+     * write or newer.
      */
-    if (r < 0 && ubd_lanes_is_stale(lanes, lane)) {
+    if (r < 0 && loss == 0) {
         ubd_lanes_again(lanes, lane);
-        if (ubd_durability_is_all_durable(&disk->durability))
-            r = ubd_disk_run(disk, &req);
+        r = ubd_disk_run(disk, &req);
+        loss = r < 0 ? find_loss(disk) : 0;
     }
-    if (r < 0)
-        r = judge_failed_write(disk, lane, r);
+    if (r < 0 && loss == 0)
+        forget_failure(disk);
     ubd_lanes_give(lanes, lane, true);
-    return r;
+    return loss < 0 ? loss : r;
 }
 
 int
@@ -246,20 +241,25 @@ static int
 write_now(struct ubd_disk *disk, const void *buf, uint32_t len, uint64_t offset,
           bool is_durable)
 {
+    struct ubd_durability *d = &disk->durability;
     struct ubd_range range;
     int r = 0;
 
     if (is_durable)
-        r = ubd_durability_error(&disk->durability); /* (D3) */
+        r = ubd_durability_error(d); /* (D3) */
     if (r < 0)
         return r;
+    if (!is_durable)
+        ubd_durability_begun(d, len); /* (D7) */
     lock_blocks(disk, &range, len, offset);
     r = ubd_disk_write(disk, buf, len, offset, is_durable);
     unlock_blocks(disk, &range);
+    if (r < 0 && is_durable)
+        ubd_durability_begun(d, len);
     if (r < 0)
-        ubd_durability_failed(&disk->durability, len);
+        ubd_durability_failed(d, len);
     else if (!is_durable)
-        ubd_durability_completed(&disk->durability, len); /* (D8) */
+        ubd_durability_completed(d, len); /* (D8) */
     return r;
 }
 
@@ -277,29 +277,46 @@ ubd_write(struct ubd_disk *disk, const void *buf, uint32_t len, uint64_t offset,
     return r;
 }
 
-/* What zero and trim share: the change, then its durability: (D5). */
+static int
+change_space_now(struct ubd_disk *disk, enum ubd_kind kind, uint32_t len,
+                 uint64_t offset, unsigned flags)
+{
+    struct ubd_durability *d = &disk->durability;
+    const uint64_t nr_failed = ubd_durability_nr_failed(d);
+    struct ubd_range range;
+    int r;
+
+    ubd_durability_begun(d, len); /* (D7) */
+    lock_blocks(disk, &range, len, offset);
+    r = kind == UBD_KIND_ZERO ? ubd_zero_range(disk, len, offset, flags)
+                              : ubd_trim_range(disk, len, offset);
+    unlock_blocks(disk, &range);
+    if (r < 0)
+        ubd_durability_failed(d, len);
+    else
+        ubd_durability_completed(d, len); /* (D8) */
+    if (r == 0 && is_durable_change(disk, flags))
+        r = ubd_disk_make_durable(disk, NULL); /* (D5) */
+    if (r == 0 && disk->policy->durable == UBD_DURABLE_ALWAYS &&
+        ubd_durability_nr_failed(d) != nr_failed)
+        r = -EIO; /* That sync may have been told of our loss. */
+    return r;
+}
+
+/* What zero and trim share: the change, then its durability. */
 static int
 change_space(struct ubd_disk *disk, enum ubd_kind kind, uint32_t len,
              uint64_t offset, unsigned flags)
 {
-    const bool is_durable = is_durable_change(disk, flags);
-    struct ubd_range range;
     int r = 0;
 
-    if (is_durable)
+    if (is_durable_change(disk, flags))
         r = ubd_durability_error(&disk->durability); /* (D3) */
-    if (r == 0) {
-        lock_blocks(disk, &range, len, offset);
-        r = kind == UBD_KIND_ZERO ? ubd_zero_range(disk, len, offset, flags)
-                                  : ubd_trim_range(disk, len, offset);
-        unlock_blocks(disk, &range);
-        if (r < 0)
-            ubd_durability_failed(&disk->durability, len);
-        else
-            ubd_durability_completed(&disk->durability, len); /* (D8) */
-        if (r == 0 && is_durable)
-            r = ubd_disk_make_durable(disk, NULL);
-    }
+    if (r == 0)
+        r = change_space_now(disk, kind, len, offset, flags);
+    /* Somebody else's failure?  Then it goes well if done again in full. */
+    if (r < 0 && disk->policy->durable == UBD_DURABLE_ALWAYS)
+        r = change_space_now(disk, kind, len, offset, flags);
     ubd_stats_request(&disk->stats, kind, len, flags & UBD_FUA, r);
     return r;
 }

@@ -38,7 +38,8 @@ struct ubd_disk {
     struct ubd_stats_shards stats;
     struct ubd_range_locks ranges; /* Used with O_DIRECT only. */
     struct ubd_bounce bounce;
-    atomic_uint unsupported; /* (a) Methods of zero.c that the host refused. */
+    atomic_uint unsupported; /* (a) Methods of zero.c that the host refused, */
+    atomic_uint proven;      /* (a) and those that have worked. */
 };
 
 /* Run one request on the host file; 0 or -errno.  Nothing is counted. */

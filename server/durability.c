@@ -50,9 +50,15 @@ ubd_durability_destroy(struct ubd_durability *d)
 }
 
 void
+ubd_durability_begun(struct ubd_durability *d, uint64_t bytes)
+{
+    atomic_fetch_add(&d->changes[ubd_shard()].begun, bytes);
+}
+
+void
 ubd_durability_completed(struct ubd_durability *d, uint64_t bytes)
 {
-    atomic_fetch_add_explicit(&d->completed[ubd_shard()].bytes, bytes,
+    atomic_fetch_add_explicit(&d->changes[ubd_shard()].completed, bytes,
                               memory_order_release);
 }
 
@@ -72,8 +78,19 @@ sum_completed(struct ubd_durability *d)
     uint64_t sum = 0;
 
     for (unsigned i = 0; i < UBD_NR_SHARDS; i++)
-        sum +=
-            atomic_load_explicit(&d->completed[i].bytes, memory_order_acquire);
+        sum += atomic_load_explicit(&d->changes[i].completed,
+                                    memory_order_acquire);
+    return sum;
+}
+
+/* Needs the lock. */
+static uint64_t
+sum_begun(struct ubd_durability *d)
+{
+    uint64_t sum = 0;
+
+    for (unsigned i = 0; i < UBD_NR_SHARDS; i++)
+        sum += atomic_load(&d->changes[i].begun);
     return sum;
 }
 
@@ -245,6 +262,16 @@ learn(struct ubd_durability *d, const struct ubd_sync *sync)
         d->running_max = d->running_limit < 2 ? d->running_limit : 2;
 }
 
+/* Needs the lock.  Could a failure that has just been reported be the loss of
+ * something acknowledged?  Before the first good sync, who knows: (D6).
+ */
+static bool
+is_anything_at_stake(struct ubd_durability *d)
+{
+    return !d->has_synced ||
+           sum_begun(d) > d->durable + (d->failed - d->failed_durable);
+}
+
 /* Needs the lock. */
 static void
 remove_running(struct ubd_durability *d, const struct ubd_sync *sync)
@@ -326,7 +353,9 @@ ubd_durability_finish(struct ubd_durability *d, struct ubd_sync *sync,
 
     pthread_mutex_lock(&d->lock);
     remove_running(d, sync);
-    if (result < 0 && !d->always) /* (D7): else nothing acknowledged is lost. */
+    if (result < 0)
+        d->nr_failed++;
+    if (result < 0 && !d->always && is_anything_at_stake(d)) /* (D7) */
         remember_loss(d, result, &woken);
     if (d->error) /* Also if another sync has failed meanwhile. */
         result = d->error;
@@ -370,12 +399,21 @@ ubd_durability_error(struct ubd_durability *d)
 }
 
 uint64_t
+ubd_durability_nr_failed(struct ubd_durability *d)
+{
+    uint64_t nr;
+
+    pthread_mutex_lock(&d->lock);
+    nr = d->nr_failed;
+    pthread_mutex_unlock(&d->lock);
+    return nr;
+}
+
+uint64_t
 ubd_durability_volatile(struct ubd_durability *d)
 {
-    uint64_t bytes = 0;
+    uint64_t bytes;
 
-    if (d->always)
-        return 0;
     pthread_mutex_lock(&d->lock);
     bytes = sum_completed(d) - d->durable;
     bytes -= d->failed - d->failed_durable;
@@ -386,5 +424,11 @@ ubd_durability_volatile(struct ubd_durability *d)
 bool
 ubd_durability_is_all_durable(struct ubd_durability *d)
 {
-    return ubd_durability_volatile(d) == 0;
+    bool is_all_durable;
+
+    pthread_mutex_lock(&d->lock);
+    is_all_durable =
+        sum_begun(d) <= d->durable + (d->failed - d->failed_durable);
+    pthread_mutex_unlock(&d->lock);
+    return is_all_durable;
 }

@@ -31,8 +31,9 @@
  *
  * (D7) A failure that lost nothing acknowledged is not remembered: the request
  *      that failed says so, and the next one has its own chance.  A durable
- *      write that failed is such a case if all that was acknowledged is
- *      durable (always so in a mode where every change is).
+ *      write that failed is such a case if every change that has begun, on
+ *      whatever connection, has failed itself or is durable: one that is under
+ *      way may be in the page cache already, be lost, and be acknowledged next.
  *
  * (D8) A change counts as completed before its reply.  One that failed half
  *      way needs a sync like any other, but nothing acknowledged is lost with
@@ -73,14 +74,15 @@ struct ubd_sync {
 };
 
 struct ubd_durability {
-    /* Bytes of changes that reached the page cache; only grows.  In shards, so
-     * that writers share no cache line; the sum is taken with the lock held,
-     * so that sums grow as well.  A release here and an acquire in the sum
-     * order a change before the sync that covers it.
+    /* Bytes of changes that have begun, and that reached the page cache; they
+     * only grow.  In shards, so that writers share no cache line; sums are
+     * taken with the lock held, so that they grow as well.  A release here and
+     * an acquire in the sum order a change before the sync that covers it.
      */
     struct {
-        _Alignas(UBD_CACHE_LINE) atomic_uint_fast64_t bytes; /* (a) */
-    } completed[UBD_NR_SHARDS];
+        _Alignas(UBD_CACHE_LINE) atomic_uint_fast64_t begun; /* (a) */
+        atomic_uint_fast64_t completed;                      /* (a) */
+    } changes[UBD_NR_SHARDS];
 
     pthread_mutex_t lock;
     bool always; /* (c) Changes are durable when acknowledged (policy). */
@@ -88,6 +90,7 @@ struct ubd_durability {
     uint64_t durable;            /* (l) All changes up to here are durable. */
     uint64_t failed;             /* (l) Bytes completed, not acknowledged. */
     uint64_t failed_durable;     /* (l) Of those, covered by a good sync. */
+    uint64_t nr_failed;          /* (l) Syncs. */
     bool has_synced;             /* (l) A sync has succeeded since open. */
     int error;                   /* (l) First loss, never cleared: (D3). */
     unsigned running_limit;      /* (c) Syncs that may ever run at a time. */
@@ -114,7 +117,10 @@ void ubd_durability_init(struct ubd_durability *d, bool always,
                          unsigned running_limit);
 void ubd_durability_destroy(struct ubd_durability *d);
 
-/* A change of @bytes is in the page cache: (D8). */
+/* A change of @bytes that is not durable by itself begins: (D7). */
+void ubd_durability_begun(struct ubd_durability *d, uint64_t bytes);
+
+/* It is in the page cache: (D8). */
 void ubd_durability_completed(struct ubd_durability *d, uint64_t bytes);
 
 /* It failed, and a part of it may be there. */
@@ -159,7 +165,13 @@ void ubd_durability_lost(struct ubd_durability *d, int error);
 /* The first loss (negative errno), or 0. */
 int ubd_durability_error(struct ubd_durability *d);
 
-/* Is all that was acknowledged so far durable?  Rule (D7). */
+/* How many syncs have failed.  Where failures are not remembered (@always), a
+ * sync that fails may take the report of a change that has not asked for its
+ * own sync yet: so a change is durable only if none has failed since it began.
+ */
+uint64_t ubd_durability_nr_failed(struct ubd_durability *d);
+
+/* Is every change that has begun so far durable, or failed?  Rule (D7). */
 bool ubd_durability_is_all_durable(struct ubd_durability *d);
 
 /* Bytes of changes acknowledged and not known to be durable. */

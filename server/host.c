@@ -291,6 +291,8 @@ ubd_host_open(struct ubd_host *host, const struct ubd_host_config *config,
     if (r == 0 && config->nr_syncs)
         r = ubd_lanes_open(&host->sync_lanes, host->fd, flags,
                            config->nr_syncs);
+    if (r == 0 && config->nr_syncs)
+        r = ubd_lanes_open(&host->witness, host->fd, flags, 1);
     if (r == 0 && config->nr_writes)
         r = ubd_lanes_open(&host->write_lanes, host->fd, flags,
                            config->nr_writes);
@@ -300,6 +302,7 @@ ubd_host_open(struct ubd_host *host, const struct ubd_host_config *config,
 void
 ubd_host_close(struct ubd_host *host)
 {
+    ubd_lanes_close(&host->witness);
     ubd_lanes_close(&host->write_lanes);
     ubd_lanes_close(&host->sync_lanes);
     if (host->fd_buffered != host->fd)

@@ -24,6 +24,7 @@ struct ubd_host {
     int lock_error;      /* errno, if the file system cannot lock. */
     struct ubd_lanes sync_lanes;  /* For fdatasync. */
     struct ubd_lanes write_lanes; /* For durable writes. */
+    struct ubd_lanes witness;     /* One, for second opinions; with syncs. */
 };
 /* All fields are constant once opened. */
 

@@ -11,8 +11,9 @@
  * The price: a failure that lost nothing acknowledged (rule D7) was reported
  * to the request that failed, through its lane, and waits in all other lanes
  * to be reported again.  Those are stale until they are next used; what a
- * stale lane reports may be that old news, so it must be asked again, on a
- * lane that is not.
+ * stale lane reports may be that old news, so another lane must be asked: the
+ * witness, a pool of one that serves for nothing else and is renewed whenever
+ * a failure is found harmless.
  */
 #ifndef UBD_LANES_H
 #define UBD_LANES_H

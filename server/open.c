@@ -8,8 +8,8 @@
 #include <errno.h>
 #include <string.h>
 
-#define SYNCS_MAX 4    /* At a time, on a disk that likes it: durability.c. */
-#define SYNC_LANES 6   /* Some to spare for second opinions. */
+#define SYNCS_MAX 4 /* At a time, on a disk that likes it: durability.c. */
+#define SYNC_LANES SYNCS_MAX
 #define WRITE_LANES 32 /* Durable writes at a time; more of them wait. */
 
 int

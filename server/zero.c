@@ -85,6 +85,8 @@ try_method(struct ubd_disk *disk, enum method method, uint64_t len,
     if (atomic_load_explicit(&disk->unsupported, memory_order_relaxed) & bit)
         return -EOPNOTSUPP;
     r = run_method(disk, method, len, offset);
+    if (r == 0)
+        atomic_fetch_or_explicit(&disk->proven, bit, memory_order_relaxed);
     if (r != -EOPNOTSUPP && r != -ENOSYS && r != -ENOTTY && r != -EINVAL)
         return r;
     atomic_fetch_or_explicit(&disk->unsupported, bit, memory_order_relaxed);
@@ -106,12 +108,26 @@ write_zeroes(struct ubd_disk *disk, uint64_t len, uint64_t offset)
     return 0;
 }
 
+/* May a way be tried that must leave everything as it was if it fails?  On a
+ * block device Linux drops what is cached of the range before it finds out
+ * that the device cannot do it (6.18, blkdev_fallocate), so there it must have
+ * worked before.
+ */
+static bool
+can_try(struct ubd_disk *disk, enum method method, unsigned flags)
+{
+    return !(flags & UBD_FAST_ONLY) || !disk->host.is_block_device ||
+           (atomic_load_explicit(&disk->proven, memory_order_relaxed) &
+            (1u << method));
+}
+
 static int
 zero_whole(struct ubd_disk *disk, uint64_t len, uint64_t offset, unsigned flags)
 {
     int r = -EOPNOTSUPP;
 
-    if ((flags & UBD_MAY_TRIM) && disk->info.trim)
+    if ((flags & UBD_MAY_TRIM) && disk->info.trim &&
+        can_try(disk, PUNCH, flags))
         r = try_method(disk, PUNCH, len, offset);
     /* A block device without an offload would write here. */
     if (r == -EOPNOTSUPP &&
