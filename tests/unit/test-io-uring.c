@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ *
+ * Requests through rings, on a real file.  Skipped where the host refuses
+ * rings; that this is handled is tested with a whole server.
+ */
+#include "unit.h"
+
+#include <fcntl.h>
+#include <linux/falloc.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define SKIP 77
+
+static int
+run(struct ubd_io *io, int fd, enum ubd_op op, void *buf, uint64_t len,
+    uint64_t offset)
+{
+    const struct ubd_req req = {.op = op,
+                                .fd = fd,
+                                .buf = buf,
+                                .len = len,
+                                .offset = offset,
+                                .mode =
+                                    FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE};
+
+    return ubd_io_run(io, &req);
+}
+
+static struct ubd_io *
+open_io(bool insist)
+{
+    struct ubd_io *io;
+
+    ck_assert_int_eq(ubd_io_uring_open(insist, &io), 0);
+    return io;
+}
+
+START_TEST(every_operation_does_what_the_system_call_does)
+{
+    static const char zeroes[4096];
+    char path[64], out[8192], in[8192];
+    const int fd = unit_file(sizeof out, path);
+
+    for (int insist = 0; insist < 2; insist++) {
+        struct ubd_io *io = open_io(insist);
+
+        memset(out, 'a' + insist, sizeof out);
+        ck_assert_int_eq(run(io, fd, UBD_OP_WRITE, out, 8192, 0), 0);
+        ck_assert_int_eq(run(io, fd, UBD_OP_SYNC, NULL, 0, 0), 0);
+        ck_assert_int_eq(run(io, fd, UBD_OP_PREFETCH, NULL, 8192, 0), 0);
+        ck_assert_int_eq(run(io, fd, UBD_OP_ALLOCATE, NULL, 4096, 0), 0);
+        ck_assert_int_eq(run(io, fd, UBD_OP_READ, in, 8192, 0), 0);
+        ck_assert_mem_eq(in, zeroes, 4096);
+        ck_assert_mem_eq(in + 4096, out, 4096);
+        ck_assert_int_eq(run(io, fd, UBD_OP_ZEROOUT, NULL, 4096, 0), -ENOTTY);
+        io->ops->close(io);
+    }
+    close(fd);
+}
+END_TEST
+
+START_TEST(failure_is_the_errno_of_the_system_call)
+{
+    char path[64], buf[512] = "";
+    const int fd = unit_file(4096, path);
+
+    for (int insist = 0; insist < 2; insist++) {
+        struct ubd_io *io = open_io(insist);
+
+        ck_assert_int_eq(run(io, fd, UBD_OP_READ, buf, 512, 4000), -EIO);
+        ck_assert_int_eq(run(io, -1, UBD_OP_READ, buf, 512, 0), -EBADF);
+        ck_assert_int_eq(run(io, -1, UBD_OP_WRITE, buf, 512, 0), -EBADF);
+        ck_assert_int_eq(run(io, -1, UBD_OP_SYNC, NULL, 0, 0), -EBADF);
+        io->ops->close(io);
+    }
+    close(fd);
+}
+END_TEST
+
+#define NR_THREADS 48 /* More than there are rings. */
+
+struct user {
+    pthread_t thread;
+    struct ubd_io *io;
+    int fd;
+    unsigned index;
+    bool was_wrong;
+};
+
+static void *
+use_rings(void *opaque)
+{
+    struct user *user = opaque;
+    const uint64_t offset = user->index * 512;
+    char out[512], in[512];
+
+    for (unsigned i = 0; i < 20; i++) {
+        memset(out, user->index + i, sizeof out);
+        if (run(user->io, user->fd, UBD_OP_WRITE, out, 512, offset) < 0 ||
+            run(user->io, user->fd, UBD_OP_READ, in, 512, offset) < 0 ||
+            memcmp(in, out, sizeof in) != 0)
+            user->was_wrong = true;
+    }
+    return NULL;
+}
+
+START_TEST(more_threads_than_rings_are_all_served)
+{
+    char path[64];
+    const int fd = unit_file(NR_THREADS * 512, path);
+    struct user user[NR_THREADS];
+
+    for (int insist = 0; insist < 2; insist++) {
+        struct ubd_io *io = open_io(insist);
+
+        for (unsigned i = 0; i < NR_THREADS; i++) {
+            user[i] = (struct user){.io = io, .fd = fd, .index = i};
+            ck_assert_int_eq(
+                pthread_create(&user[i].thread, NULL, use_rings, &user[i]), 0);
+        }
+        for (unsigned i = 0; i < NR_THREADS; i++) {
+            ck_assert_int_eq(pthread_join(user[i].thread, NULL), 0);
+            ck_assert(!user[i].was_wrong);
+        }
+        io->ops->close(io);
+    }
+    close(fd);
+}
+END_TEST
+
+int
+main(void)
+{
+    const TTest *const tests[] = {
+        every_operation_does_what_the_system_call_does,
+        failure_is_the_errno_of_the_system_call,
+        more_threads_than_rings_are_all_served,
+        NULL,
+    };
+    const int r = ubd_io_uring_probe();
+
+    if (r < 0) {
+        printf("io_uring is refused by this host: %s\n", strerror(-r));
+        return SKIP;
+    }
+    return unit_run("io-uring", tests);
+}
