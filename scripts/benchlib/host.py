@@ -9,12 +9,19 @@ import time
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _SYS_CACHESTAT = 451  # The same number on every architecture; Linux >= 6.5.
+_CLONE_NEWNS = 0x20000
 MIB = 1 << 20
 
 
 def prctl(option, value):
     """prctl(2); what it is used for (cleaning up) is worth no failure."""
     _libc.prctl(option, value, 0, 0, 0)
+
+
+def enter_mounts(fd):
+    """Make the mount namespace @fd ours; the working directory becomes /."""
+    if _libc.setns(fd, _CLONE_NEWNS) != 0:
+        raise OSError(ctypes.get_errno(), "setns")
 
 
 def read_text(path, default=""):
@@ -91,12 +98,19 @@ class Disk:
 
 
 class Image:
-    """The one image that all servers serve in turn."""
+    """The one image that all servers serve in turn.
 
-    def __init__(self, folder, size):
-        self.path = os.path.join(folder, "bench.img")
+    They see it as @path; for us it is below @root.  With @make it is a new
+    file that goes away in the end, else it is there and stays.
+    """
+
+    def __init__(self, path, size, root="", make=True):
+        self.path = path
         self.size = size
-        self.fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+        self._seen = root + path
+        self._made = make
+        self.fd = os.open(self._seen, os.O_RDWR | (
+            os.O_CREAT | os.O_EXCL if make else 0), 0o600)
         self._buf = bytearray(os.urandom(MIB))
         for offset in range(0, size, MIB):
             os.pwrite(self.fd, self._buf, offset)
@@ -104,7 +118,8 @@ class Image:
 
     def close(self):
         os.close(self.fd)
-        os.unlink(self.path)
+        if self._made:
+            os.unlink(self._seen)
 
     def cache(self):
         """(cached, dirty or under write-out) bytes, None if unknown."""
@@ -136,7 +151,7 @@ class Image:
         trouble = ""
         if cached and cached[0] > MIB:
             trouble = "%d MiB would not leave the cache" % (cached[0] // MIB)
-        fd = os.open(self.path, os.O_RDONLY)
+        fd = os.open(self._seen, os.O_RDONLY)
         try:
             os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_RANDOM)
             for offset in range(0, warm_bytes, MIB):

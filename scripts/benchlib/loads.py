@@ -5,7 +5,7 @@ import json
 import os
 import subprocess
 
-from . import host, servers
+from . import host, servers, slow
 from .servers import Failed, Missing
 
 MIB = host.MIB
@@ -37,6 +37,7 @@ _BIG = (["ours", "nbdkit-file", "nbdkit-file-none", "qemu-wb"],
 # Only those that do bypass the page cache, so that a ratio means something.
 _DIRECT = (["ours-direct", "qemu-none"], ["nbdkit-null", "raw"],
            ["qemu-none-threads"])
+_SLOW = (["ours", "nbdkit-file", "qemu-wb"], [], [])
 
 
 class Load:
@@ -47,13 +48,16 @@ class Load:
     in_flight: with flush requests in it: how many acknowledged ones a single
                flush of the disk can cover at most, that is, how many can be
                waiting at one moment.  0: nothing to check.
+    slow: the modelled slow disk that the image lives on; None: the real one.
+    least: seconds that a run takes at least, whatever --time says.
     warm: how much of the image is read into the cache beforehand.
     """
 
     def __init__(self, name, title, level, rows, job=None, command=None,
                  depth=1, jobs=1, every=0, warm=0, area=0, in_flight=0,
                  unit="IOPS", higher=True, seconds=None, direct=False,
-                 leaves_dirty=False, without=(), params=None):
+                 leaves_dirty=False, without=(), params=None,
+                 slow_disk=None, least=0.0):
         self.name, self.title, self.level, self.rows = name, title, level, rows
         self.job, self.command = job, command
         self.depth, self.jobs, self.every = depth, jobs, every
@@ -63,6 +67,7 @@ class Load:
         self.direct = direct
         self.leaves_dirty = leaves_dirty  # Ends with data not flushed.
         self.without = without
+        self.slow, self.least = slow_disk, least
         self.params = params or {}
 
     def server_names(self, level):
@@ -144,6 +149,19 @@ def table(size):
         add("direct-" + kind, "4 KiB random %ss past the page cache, %s"
             % (kind, _words(32, 1)), "default", _DIRECT, "rand-" + kind,
             depth=32, area=size, direct=True)
+    for level, jobs, kind, settings in (
+            ("default", 1, "", slow.Settings()),
+            ("default", 4, "", slow.Settings()),
+            ("quick", 16, "", slow.Settings()),
+            ("full", 16, "-ext4", slow.Settings(fs="ext4")),
+            ("full", 16, "-clean", slow.Settings(also=["clean_flush_ms=0"]))):
+        add("slow-x%d%s" % (jobs, kind), "4 KiB random writes, a flush after "
+            "each, %s, on a disk that needs 8 ms per flush%s" % (
+                _words(1, jobs), {"-ext4": ", with ext4 on it",
+                                  "-clean": ", and 0 with nothing to do"}.get(
+                                      kind, "")),
+            level, _SLOW, "sync-write", jobs=jobs, every=1, in_flight=jobs,
+            area=slow.IMAGE_SIZE, slow_disk=settings, least=1.0)
     return loads
 
 
@@ -167,6 +185,9 @@ class Client:
         self._nbdload = None
         self._can_nbd = None
 
+    def _ms(self, load):
+        return max(self.milliseconds, int(load.least * 1000))
+
     def run(self, load, running, image, on_start):
         """@running is None for the image itself.  @on_start is called when
         the client has been started.
@@ -180,12 +201,12 @@ class Client:
         err = os.path.join(self.folder, "client.err")
         with open(out, "w", encoding="utf-8") as o, \
                 open(err, "w", encoding="utf-8") as e:
-            child = servers.spawn(argv, stdout=o, stderr=e, env=env,
-                                  cwd=self.folder)
+            child = servers.spawn(argv, self.folder, stdout=o, stderr=e,
+                                  env=env)
             try:
                 on_start()
                 # Ten times what it should take: a hang, not a slow disk.
-                limit = 60 + 10 * max(self.milliseconds / 1000,
+                limit = 60 + 10 * max(self._ms(load) / 1000,
                                       load.seconds or 0)
                 code = child.wait(limit)
             except subprocess.TimeoutExpired:
@@ -224,7 +245,7 @@ class Client:
             f.write("[global]\n" + where + job)
         env = dict(os.environ, DEPTH=str(load.depth), JOBS=str(load.jobs),
                    EVERY=str(load.every), AREA=str(load.area),
-                   TIME="%dms" % self.milliseconds)
+                   TIME="%dms" % self._ms(load))
         out = os.path.join(self.folder, "fio.json")
         # --output: the nbd engine prints a line of its own on stdout.
         self._wait([fio, "--output-format=json", "--output=" + out, path],
@@ -236,7 +257,7 @@ class Client:
             self._nbdload = self._compile()
         params = dict(load.params)
         if load.command in ("fua", "flush"):
-            params["ms"] = self.milliseconds
+            params["ms"] = self._ms(load)
         words = ["%s=%d" % item for item in params.items()]
         out = self._wait([self._nbdload, uri, load.command, *words], load,
                          on_start)

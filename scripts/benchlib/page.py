@@ -19,6 +19,7 @@ table { border-collapse: collapse; margin: .6em 0; }
 th, td { padding: .15em .7em; text-align: right;
          border-bottom: 1px solid #ddd; }
 th:first-child, td:first-child { text-align: left; }
+.words th, .words td { text-align: left; }
 .trouble { color: #a33; } code { background: #f3f3f3; }
 img { max-width: 100%; }
 """
@@ -81,8 +82,18 @@ def versions():
     return found
 
 
-def write(folder, results, facts):
-    """Write index.html and the pictures into @folder."""
+def _table(head, lines):
+    e = html.escape
+    return (["<table><tr>%s</tr>" % "".join("<th>%s</th>" % e(c)
+                                            for c in head)]
+            + ["<tr>%s</tr>" % "".join("<td>%s</td>" % e(c) for c in line)
+               for line in lines] + ["</table>"])
+
+
+def write(folder, results, facts, targets=None):
+    """Write index.html and the pictures into @folder.  @targets: head and
+    lines of the table of targets.
+    """
     e = html.escape
     out = ["<!DOCTYPE html>", "<html lang=\"en\"><head>",
            "<meta charset=\"utf-8\"><title>ubd bench</title>",
@@ -91,17 +102,17 @@ def write(folder, results, facts):
     out += ["<tr><th>%s</th><td style=\"text-align:left\">%s</td></tr>"
             % (e(k), e(v)) for k, v in facts]
     out += ["</table>", "<p>%s</p>" % e(_NOTES.strip())]
+    if targets:
+        out.append("<h2 id=\"targets\">Targets</h2>")
+        out += ["<div class=\"words\">"] + _table(targets[0], targets[1:])
+        out.append("</div>")
     for result in results:
         load = result.load
         out.append("<h2 id=\"%s\">%s</h2>" % (e(load.name), e(load.name)))
         out.append("<p>%s</p>" % e(load.title))
         head, lines, troubles = result.table()
         if lines:
-            out.append("<table><tr>%s</tr>" % "".join(
-                "<th>%s</th>" % e(c) for c in head))
-            out += ["<tr>%s</tr>" % "".join("<td>%s</td>" % e(c)
-                                            for c in line) for line in lines]
-            out.append("</table>")
+            out += _table(head, lines)
         out += ["<p class=\"trouble\">%s</p>" % e(t) for t in troubles]
         picture = draw(result, folder)
         if picture:

@@ -118,6 +118,7 @@ class Result:
             ("clean p99", lambda r: number(r.median("clean_p99_us"))),
             ("flush p50", lambda r: number(r.median("flush_p50_us"))),
             ("flush s", lambda r: number(r.median("flush_seconds"))),
+            ("flushes per disk flush", _flushes_each) if self.load.slow else
             ("disk flushes per flush", _per_flush),
             ("disk bytes x data", _amplification),
             ("cpu us/req", lambda r: number(r.median("cpu_us"))),
@@ -193,6 +194,12 @@ def _per_flush(row):
     asked = (row.median("flushes") or 0) + (row.median("fua") or 0)
     done = row.median("host_flushes")
     return "-" if asked < 10 or done is None else "%.2f" % (done / asked)
+
+
+def _flushes_each(row):
+    asked = (row.median("flushes") or 0) + (row.median("fua") or 0)
+    done = row.median("host_flushes")
+    return "%.2f" % (asked / done) if done else "-"
 
 
 def _amplification(row):

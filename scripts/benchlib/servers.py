@@ -72,8 +72,10 @@ def known():
         _ours("ours-direct", "cache=barrier direct=true"),
         _ours("ours-uring", "cache=barrier io=io_uring"),
         _ours("ours-syscalls", "cache=barrier io=syscalls"),
-        _ours("ours-limit", "cache=barrier dirty-limit=16M"),
+        _ours("ours-limit", "cache=barrier dirty-limit=64M"),
         _ours("ours-nolimit", "cache=barrier dirty-limit=0"),
+        _ours("ours-metrics", "cache=barrier metrics={folder}/metrics"),
+        _ours("ours-trace", "cache=barrier trace={folder}/trace"),
         Server("nbdkit-null", "null", group="ceiling", honest=False),
         Server("nbdkit-file", "file"),
         Server("nbdkit-file-none", "file", "cache=none"),
@@ -114,6 +116,18 @@ def _plugin_help(plugin):
     return done.stdout
 
 
+def plugin_has(plugin, option):
+    return re.search("^%s=" % re.escape(option), _plugin_help(plugin),
+                     re.MULTILINE) is not None
+
+
+def default_limit(plugin):
+    """Bytes of the plugin's dirty-limit if it is not set; None: unknown."""
+    m = re.search(r"^dirty-limit=.*\(default: (\d+)([KMG]?)",
+                  _plugin_help(plugin), re.MULTILINE)
+    return m and int(m[1]) << {"": 0, "K": 10, "M": 20, "G": 30}[m[2]]
+
+
 def setup_process():
     """Orphans of a daemon become our children, so that sweep() finds them."""
     host.prctl(_PR_SET_CHILD_SUBREAPER, 1)
@@ -123,16 +137,27 @@ def _die_with_parent():
     host.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def spawn(argv, **kwargs):
-    """Start a child that neither sees our Ctrl-C nor outlives us."""
-    return subprocess.Popen(argv, stdin=subprocess.DEVNULL,
-                            start_new_session=True,
-                            preexec_fn=_die_with_parent, **kwargs)
+def spawn(argv, cwd, namespace=None, **kwargs):
+    """Start a child that neither sees our Ctrl-C nor outlives us; in the
+    mount namespace of the descriptor @namespace, if there is one.
+    """
+    def prepare():
+        _die_with_parent()
+        if namespace is not None:
+            host.enter_mounts(namespace)
+            os.chdir(cwd)
+
+    return subprocess.Popen(argv, stdin=subprocess.DEVNULL, cwd=cwd,
+                            start_new_session=True, preexec_fn=prepare,
+                            **kwargs)
 
 
 def last_line(path):
+    """What a program said in the end; rather the error than advice after it.
+    """
     lines = [x for x in host.read_text(path).splitlines() if x.strip()]
-    return lines[-1].strip() if lines else "no message"
+    errors = [x for x in lines if "error:" in x]
+    return (errors or lines or ["no message"])[-1].strip()
 
 
 def children_of(pid):
@@ -163,14 +188,17 @@ def sweep():
 class Running:
     """A started server."""
 
-    def __init__(self, server, image, folder, plugin):
+    def __init__(self, server, image, folder, plugin, namespace=None):
+        self.folder = folder
         self.socket = os.path.join(folder, "s")
         self.log = os.path.join(folder, "server.log")
         self.pidfile = os.path.join(folder, "pid")
         self.export = ""
         self.process = None
         self.pid = None
-        for path in (self.socket, self.pidfile):
+        for path in (self.socket, self.pidfile,
+                     os.path.join(folder, "metrics"),
+                     os.path.join(folder, "trace")):
             if os.path.exists(path):
                 os.unlink(path)
         if len(os.fsencode(self.socket)) > 107:  # sun_path of unix(7)
@@ -179,8 +207,8 @@ class Running:
         argv = self._argv(server, image, plugin)
         try:
             with open(self.log, "w", encoding="utf-8") as log:
-                self.process = spawn(argv, stdout=log, stderr=log,
-                                     cwd=folder)
+                self.process = spawn(argv, folder, namespace, stdout=log,
+                                     stderr=log)
             self.pid = self.process.pid
             self._wait_until_ready(server)
         except BaseException:
@@ -206,12 +234,14 @@ class Running:
         if server.kind == "ubd" and not os.path.exists(plugin):
             raise Missing("no %s: run scripts/build"
                           % os.path.basename(plugin))
-        if "dirty-limit" in str(server.words) and server.kind == "ubd" and (
-                "dirty-limit" not in _plugin_help(plugin)):
-            raise Missing("this plugin has no dirty-limit")
+        for option in ("dirty-limit", "metrics", "trace"):
+            if server.kind == "ubd" and not plugin_has(plugin, option) and (
+                    any(w.startswith(option + "=") for w in server.words)):
+                raise Missing("this plugin has no " + option)
         # Options of nbdkit itself have to come before the plugin.
         options = [w for w in server.words if w.startswith("-")]
-        words = [w for w in server.words if not w.startswith("-")]
+        words = [w.replace("{folder}", self.folder) for w in server.words
+                 if not w.startswith("-")]
         argv = [program, "-f", "--exit-with-parent", "-U", self.socket,
                 *options]
         if server.kind == "null":
