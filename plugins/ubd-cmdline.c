@@ -4,7 +4,9 @@
  */
 #include "ubd-cmdline.h"
 
+#include <errno.h>
 #include <getopt.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -69,20 +71,22 @@ has_readonly(int argc, char **argv)
 
     opterr = 0;
     optind = 0;
-    while ((c = getopt_long(argc, argv, short_options, long_options, NULL)) !=
-               -1 ||
-           optind < argc) {
-        if (c == -1) /* A word, or "--": nbdkit allows options after words. */
-            optind++;
-        else if (c == 'r')
+    for (;;) {
+        c = getopt_long(argc, argv, short_options, long_options, NULL);
+        if (c == 'r')
             is_readonly = true;
+        if (c != -1)
+            continue;
+        if (optind >= argc || strcmp(argv[optind - 1], "--") == 0)
+            break;
+        optind++; /* A word: nbdkit allows options after words. */
     }
     optind = saved_ind;
     opterr = saved_err;
     return is_readonly;
 }
 
-bool
+int
 ubd_cmdline_is_readonly(void)
 {
     FILE *file = fopen("/proc/self/cmdline", "re");
@@ -91,17 +95,17 @@ ubd_cmdline_is_readonly(void)
     size_t size = 0;
     ssize_t len;
     int argc = 0;
-    bool is_readonly = false;
+    int r = -ENOMEM;
 
     if (!file)
-        return false;
+        return -errno;
     len = getdelim(&text, &size, EOF, file);
     if (len > 0)
         argv = split(text, len, &argc);
     if (argv)
-        is_readonly = has_readonly(argc, argv);
+        r = has_readonly(argc, argv);
     free(argv);
     free(text);
     fclose(file);
-    return is_readonly;
+    return r;
 }

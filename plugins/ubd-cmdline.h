@@ -5,12 +5,10 @@
 #ifndef UBD_CMDLINE_H
 #define UBD_CMDLINE_H
 
-#include <stdbool.h>
-
 /* Was nbdkit started with -r?  nbdkit says so only when a client connects,
  * which is too late: the image is opened and locked before, so that errors are
- * seen at start.  False also if /proc is not mounted.
+ * seen at start.  1, 0, or a negative errno if /proc is not to be read.
  */
-bool ubd_cmdline_is_readonly(void);
+int ubd_cmdline_is_readonly(void);
 
 #endif

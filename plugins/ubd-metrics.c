@@ -21,7 +21,7 @@
 
 static struct {
     struct ubd_disk *disk; /* (c) */
-    const char *path;      /* (c) NULL: there are no metrics. */
+    char *path;            /* (c) Owned; NULL: there are no metrics. */
     const char *file;      /* (c) */
     char *temporary;       /* (c) Beside path, renamed over it. */
     pthread_t thread;      /* (c) */
@@ -204,23 +204,61 @@ keep_file(void *unused)
     return NULL;
 }
 
-int
-ubd_metrics_open(struct ubd_disk *disk, const char *path, const char *file)
-{
-    struct stat st, image;
+/* What every metrics file begins with. */
+#define FIRST_WORDS "# HELP ubd_"
 
-    if (stat(path, &st) == 0) {
-        if (!S_ISREG(st.st_mode))
-            return S_ISDIR(st.st_mode) ? -EISDIR : -EINVAL;
-        if (stat(file, &image) == 0 && image.st_dev == st.st_dev &&
-            image.st_ino == st.st_ino)
-            return -EBUSY; /* It would replace the image. */
+/* May the file be replaced?  It may be a disk that somebody is using. */
+static const char *
+find_objection(const char *path, const char *image)
+{
+    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    char words[sizeof FIRST_WORDS - 1];
+    struct stat st, image_st;
+    ssize_t len;
+
+    if (fd < 0)
+        return "exists and cannot be read; expected a metrics file or none";
+    len = fstat(fd, &st) == 0 && S_ISREG(st.st_mode)
+              ? read(fd, words, sizeof words)
+              : -1;
+    close(fd);
+    if (stat(image, &image_st) == 0 && image_st.st_dev == st.st_dev &&
+        image_st.st_ino == st.st_ino)
+        return "is the image; expected a metrics file or none";
+    if (len < 0)
+        return "is not a regular file; expected a metrics file or none";
+    if (len > 0 && (len < (ssize_t)sizeof words ||
+                    memcmp(words, FIRST_WORDS, sizeof words) != 0))
+        return "exists and is not a metrics file; expected one or none";
+    return NULL;
+}
+
+int
+ubd_metrics_open(struct ubd_disk *disk, const char *path, const char *file,
+                 const char **ret_why)
+{
+    char *target = realpath(path, NULL); /* Not the link: it stays. */
+    struct stat st;
+
+    *ret_why = NULL;
+    if (target) {
+        *ret_why = find_objection(target, file);
+    } else if (errno != ENOENT) {
+        return -errno;
+    } else if (lstat(path, &st) == 0) {
+        *ret_why = "is a dangling symbolic link; expected a metrics file or "
+                   "none";
+    } else {
+        target = strdup(path);
     }
+    metrics.path = target;
+    if (*ret_why)
+        return -EINVAL;
     metrics.disk = disk;
     metrics.file = file;
-    if (asprintf(&metrics.temporary, "%s.%ld.tmp", path, (long)getpid()) < 0)
+    if (!target ||
+        asprintf(&metrics.temporary, "%s.%ld.tmp", target, (long)getpid()) < 0)
         return -ENOMEM;
-    metrics.path = path;
     ubd_stats(disk, &metrics.last);
     return write_file(&metrics.last);
 }
@@ -260,6 +298,6 @@ ubd_metrics_stop(void)
         update_file();
     }
     free(metrics.temporary);
-    metrics.temporary = NULL;
-    metrics.path = NULL;
+    free(metrics.path);
+    metrics.temporary = metrics.path = NULL;
 }

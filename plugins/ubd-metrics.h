@@ -9,9 +9,12 @@
 #include "ubd.h"
 
 /* Write @path for the first time, so that a bad one is noticed at start.
- * 0 or a negative errno.  @path and @file must outlive ubd_metrics_stop.
+ * Replaces nothing but an older metrics file.  0 or a negative errno, with
+ * *@ret_why in words if there is more to say.  @file must outlive
+ * ubd_metrics_stop.
  */
-int ubd_metrics_open(struct ubd_disk *disk, const char *path, const char *file);
+int ubd_metrics_open(struct ubd_disk *disk, const char *path, const char *file,
+                     const char **ret_why);
 
 /* Start the thread that keeps it. */
 int ubd_metrics_start(void);

@@ -89,7 +89,10 @@ parse_bool(const char *key, const char *value, bool *ret_value)
 static int
 parse_direct(const char *key, const char *value)
 {
-    return parse_bool(key, value, &ubd_options.config.direct);
+    const int r = parse_bool(key, value, &ubd_options.config.direct);
+
+    ubd_options.is_not_direct = !ubd_options.config.direct;
+    return r;
 }
 
 static int
@@ -181,14 +184,36 @@ ubd_options_set(const char *key, const char *value)
     return unknown_key(key);
 }
 
+/* An alias that means direct=true, and direct=false beside it? */
+static bool
+is_contradiction(void)
+{
+    const char *name, *mode;
+    bool direct;
+
+    if (!ubd_options.cache || !ubd_options.is_not_direct)
+        return false;
+    for (unsigned i = 0; (name = ubd_mode_alias(i, &mode, &direct)); i++)
+        if (direct && strcmp(name, ubd_options.cache) == 0)
+            return true;
+    return false;
+}
+
 int
 ubd_options_complete(void)
 {
-    if (ubd_options.file)
-        return 0;
-    nbdkit_error("file: not given; expected the path of an image, as in "
-                 "file=disk.img");
-    return -1;
+    if (!ubd_options.file) {
+        nbdkit_error("file: not given; expected the path of an image, as in "
+                     "file=disk.img");
+        return -1;
+    }
+    if (is_contradiction()) {
+        nbdkit_error("direct=false: cache=%s means direct=true; expected one "
+                     "of them only",
+                     ubd_options.cache);
+        return -1;
+    }
+    return 0;
 }
 
 void

@@ -50,9 +50,10 @@ announce(void)
                 "keeps others from writing to it\n",
                 ubd_options.config.path, strerror(info->lock_error));
     fprintf(stderr, "nbdkit: ubd: %scache=%s%s%s: %s\n",
-            info->warn ? "warning: " : "", info->mode,
+            info->warn && !info->readonly ? "warning: " : "", info->mode,
             info->direct ? " direct=true" : "",
-            info->readonly ? " (read-only)" : "", info->survives);
+            info->readonly ? " (read-only)" : "",
+            info->readonly ? "nothing is ever written" : info->survives);
 }
 
 /* Everything that can fail is done here, where the user sees it: open, lock,
@@ -64,17 +65,26 @@ ubd_get_ready(void)
     const char *why;
     int r;
 
-    ubd_options.config.readonly = ubd_cmdline_is_readonly();
+    r = ubd_cmdline_is_readonly();
+    if (r < 0) {
+        nbdkit_error("file=%s: needs /proc, which cannot be read: %s; expected "
+                     "it to be mounted",
+                     ubd_options.file, strerror(-r));
+        return -1;
+    }
+    ubd_options.config.readonly = r;
     r = ubd_open(&ubd_options.config, &disk, &why);
     if (r < 0)
         return get_ready_failed(r, why);
     if (ubd_options.metrics) {
-        r = ubd_metrics_open(disk, ubd_options.metrics, ubd_options.file);
+        r = ubd_metrics_open(disk, ubd_options.metrics, ubd_options.file, &why);
         if (r < 0) {
-            nbdkit_error("metrics=%s: cannot be written: %s; expected a path "
-                         "in a folder that exists",
-                         ubd_options.metrics,
-                         r == -EBUSY ? "it is the image" : strerror(-r));
+            if (why)
+                nbdkit_error("metrics=%s: %s", ubd_options.metrics, why);
+            else
+                nbdkit_error("metrics=%s: cannot be written: %s; expected a "
+                             "path in a folder that exists",
+                             ubd_options.metrics, strerror(-r));
             return -1;
         }
     }

@@ -171,7 +171,7 @@ def the_file_is_replaced_and_never_half_written(t):
 def an_old_file_is_replaced_and_others_may_read_it(t):
     path = t.path("m")
     with open(path, "w", encoding="ascii") as f:
-        f.write("old\n")
+        f.write("# HELP ubd_info old\n")
     server = t.serve(t.image(), "metrics=" + path, metrics=False)
     server.stop()
     valid(Metrics(read_file(path).decode()))
@@ -212,6 +212,37 @@ def a_path_that_is_no_plain_file_is_refused_and_left_alone(t):
         mentions(t.refuse(img, "metrics=" + path), "metrics", path)
     same_bytes(read_file(img), pattern(4096), "the image")
     check(stat.S_ISFIFO(os.lstat(t.path("fifo")).st_mode), "the FIFO is gone")
+
+
+@test
+def another_file_is_never_replaced(t):
+    # It may be somebody's disk, and in use.  Nor is a link to one.
+    img = t.image()
+    other = t.path("other.img")
+    for data in (pattern(4096), b"x"):
+        with open(other, "wb") as f:
+            f.write(data)
+        os.symlink(other, t.path("link"))
+        for path in (other, t.path("link")):
+            mentions(t.refuse(img, "metrics=" + path), "metrics", path)
+        same_bytes(read_file(other), data, "the other file")
+        check(os.path.islink(t.path("link")), "the link is gone")
+        os.unlink(t.path("link"))
+    os.symlink(t.path("nothing"), t.path("dangling"))
+    mentions(t.refuse(img, "metrics=" + t.path("dangling")), "dangling")
+    check(os.path.islink(t.path("dangling")), "the dangling link is gone")
+
+
+@test
+def a_link_to_an_older_metrics_file_stays_a_link(t):
+    server = t.serve(t.image())
+    server.stop()
+    os.symlink(server.metrics_path, t.path("link"))
+    again = t.serve(t.image(name="b.img"), "metrics=" + t.path("link"),
+                    metrics=False)
+    again.stop()
+    check(os.path.islink(t.path("link")), "the link is gone")
+    check(b"b.img" in read_file(server.metrics_path), "written elsewhere")
 
 
 @test

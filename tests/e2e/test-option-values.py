@@ -46,6 +46,15 @@ def a_parameter_given_twice_is_refused(t):
 
 
 @test
+def direct_false_beside_an_alias_that_means_direct_is_refused(t):
+    img = t.image()
+    for alias in ("none", "directsync"):
+        for args in ((f"cache={alias}", "direct=false"),
+                     ("direct=false", f"cache={alias}")):
+            mentions(t.refuse(img, *args), "direct", alias)
+
+
+@test
 def an_error_is_one_line(t):
     img = t.image()
     for args in (("cache=barier",), ("io=x",), ("direct=x",), ("nothing=x",)):

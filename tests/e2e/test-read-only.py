@@ -46,6 +46,18 @@ def every_spelling_of_read_only_is_understood(t):
 
 
 @test
+def two_dashes_end_the_options(t):
+    # What follows is no option, and the search for -r must end there.
+    img = t.image()
+    server = t.serve("--", img)
+    equal(set(accesses(server, img)), {os.O_RDWR}, "-- behind the plugin")
+    server.stop()
+    server = t.serve("-r", "--", img)
+    equal(set(accesses(server, img)), {os.O_RDONLY}, "-r before --")
+    server.stop()
+
+
+@test
 def what_only_looks_like_r_is_not_read_only(t):
     img = t.image()
     for options in (("-e", "-r"), ("-e-r",), ("--exportname", "--readonly"),
