@@ -8,7 +8,7 @@
 #include <errno.h>
 #include <string.h>
 
-#define SYNCS_MAX 4 /* At a time, on a disk that likes it: durability.c. */
+#define SYNCS_MAX 2 /* At a time, on a disk that likes it: durability.c. */
 #define SYNC_LANES SYNCS_MAX
 #define WRITE_LANES 32 /* Durable writes at a time; more of them wait. */
 
