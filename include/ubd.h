@@ -25,6 +25,9 @@ enum ubd_io_choice {
     UBD_IO_SYSCALLS, /* plain system calls only */
 };
 
+#define UBD_DIRTY_LIMIT_AUTO (-1)     /* As the cache mode has it. */
+#define UBD_DIRTY_LIMIT_MIN (1 << 20) /* Of those that are not 0. */
+
 struct ubd_config {
     const char *path;
     const char *cache; /* A mode's name or alias; NULL is the default mode. */
@@ -32,6 +35,9 @@ struct ubd_config {
     bool direct; /* O_DIRECT; also implied by some aliases of cache. */
     bool lock;   /* Refuse an image that somebody else has open. */
     bool trim;   /* Give space back to the host. */
+    int64_t
+        dirty_limit; /* Bytes dirty in the host's page cache; 0: no limit. */
+    bool evict;      /* Drop streams from the cache once written out. */
     enum ubd_io_choice io;
 };
 
@@ -187,6 +193,9 @@ struct ubd_stats {
         uint64_t bucket[UBD_NR_BUCKETS]; /* Not cumulative. */
         uint64_t sum_ns;
     } histogram[UBD_NR_HISTOGRAMS];
+    uint64_t dirty_bytes, dirty_bytes_max; /* In the host's page cache. */
+    uint64_t writeout_bytes;               /* Written out before any flush. */
+    uint64_t throttle_ns;    /* Time that writers waited for room. */
     uint64_t volatile_bytes; /* Of changes acknowledged, not yet durable. */
 };
 void ubd_stats(struct ubd_disk *disk, struct ubd_stats *ret_stats);

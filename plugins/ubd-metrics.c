@@ -45,6 +45,14 @@ print_header(FILE *out, const char *name, const char *type, const char *help)
 }
 
 static void
+print_value(FILE *out, const char *name, const char *type, const char *help,
+            uint64_t value)
+{
+    print_header(out, name, type, help);
+    fprintf(out, "%s %llu\n", name, (unsigned long long)value);
+}
+
+static void
 print_by_kind(FILE *out, const char *name, const char *help,
               const uint64_t *values, unsigned which)
 {
@@ -119,10 +127,19 @@ print_metrics(FILE *out, const struct ubd_stats *s)
     fprintf(out, "%s %llu\n", name,           \
             (unsigned long long)s->counter[UBD_COUNT_##id]);
     UBD_COUNTERS(AS_LINE)
-    print_header(out, "ubd_volatile_bytes", "gauge",
-                 "bytes of changes acknowledged but not yet durable");
-    fprintf(out, "ubd_volatile_bytes %llu\n",
-            (unsigned long long)s->volatile_bytes);
+    print_value(out, "ubd_volatile_bytes", "gauge",
+                "bytes of changes acknowledged but not yet durable",
+                s->volatile_bytes);
+    print_value(out, "ubd_dirty_bytes", "gauge",
+                "bytes dirty in the host's page cache, if there is a limit",
+                s->dirty_bytes);
+    print_value(out, "ubd_dirty_bytes_peak", "gauge",
+                "the most that ubd_dirty_bytes has been", s->dirty_bytes_max);
+    print_value(out, "ubd_writeout_bytes_total", "counter",
+                "bytes written out early, before any flush", s->writeout_bytes);
+    print_header(out, "ubd_throttle_seconds_total", "counter",
+                 "time that writes have waited for room below the limit");
+    fprintf(out, "ubd_throttle_seconds_total %.9f\n", s->throttle_ns / 1e9);
     print_header(out, "ubd_lost_data", "gauge",
                  "1 if the host has lost acknowledged data, else 0");
     fprintf(out, "ubd_lost_data %d\n", ubd_loss(metrics.disk) != 0);

@@ -8,13 +8,19 @@
 #define NBDKIT_API_VERSION 2
 #include <nbdkit-plugin.h>
 
+#include <ctype.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
 struct ubd_options ubd_options = {
-    .config = {.lock = true, .trim = true, .io = UBD_IO_AUTO},
+    .config = {.lock = true,
+               .trim = true,
+               .io = UBD_IO_AUTO,
+               .dirty_limit = UBD_DIRTY_LIMIT_AUTO,
+               .evict = true},
 };
 
 static int
@@ -96,6 +102,38 @@ parse_direct(const char *key, const char *value)
 }
 
 static int
+parse_evict(const char *key, const char *value)
+{
+    return parse_bool(key, value, &ubd_options.config.evict);
+}
+
+/* Like nbdkit's sizes.  Its own parser would print a line that does not name
+ * the parameter.
+ */
+static int
+parse_dirty_limit(const char *key, const char *value)
+{
+    static const char suffixes[] = "bkmgtpe";
+    char *end;
+    unsigned long long size;
+    const char *suffix = "b";
+
+    errno = 0;
+    size = strtoull(value, &end, 10);
+    if (*end)
+        suffix = strchr(suffixes, tolower((unsigned char)*end));
+    if (errno || !isdigit((unsigned char)value[0]) || !suffix ||
+        (*end && end[1]) ||
+        size > (unsigned long long)INT64_MAX >> (10 * (suffix - suffixes)))
+        return bad_value(key, value, "a size, as in 64M, or 0 for no limit");
+    size <<= 10 * (suffix - suffixes);
+    if (size != 0 && size < UBD_DIRTY_LIMIT_MIN)
+        return bad_value(key, value, "0 for no limit, or at least 1M");
+    ubd_options.config.dirty_limit = size;
+    return 0;
+}
+
+static int
 parse_lock(const char *key, const char *value)
 {
     return parse_bool(key, value, &ubd_options.config.lock);
@@ -129,20 +167,24 @@ parse_io(const char *key, const char *value)
 }
 
 /* Columns: key, value, default, parser, help.  In alphabetical order. */
-#define OPTIONS(X)                                                        \
-    X("cache", "MODE", UBD_MODE_DEFAULT, parse_cache,                     \
-      "when what is written is durable: barrier, osync, unsafe")          \
-    X("direct", "BOOL", "false", parse_direct,                            \
-      "bypass the host's page cache (O_DIRECT)")                          \
-    X("file", "PATH", "required", parse_file,                             \
-      "the image: a regular file or block device; file= may be left out") \
-    X("io", "ENGINE", "auto", parse_io,                                   \
-      "how requests reach the host: auto, io_uring, syscalls")            \
-    X("lock", "BOOL", "true", parse_lock,                                 \
-      "refuse an image that somebody else has open")                      \
-    X("metrics", "PATH", "none", parse_metrics,                           \
-      "keep counters and histograms in this file (Prometheus text)")      \
-    X("trim", "BOOL", "true", parse_trim,                                 \
+#define OPTIONS(X)                                                            \
+    X("cache", "MODE", UBD_MODE_DEFAULT, parse_cache,                         \
+      "when what is written is durable: barrier, osync, unsafe")              \
+    X("direct", "BOOL", "false", parse_direct,                                \
+      "bypass the host's page cache (O_DIRECT)")                              \
+    X("dirty-limit", "SIZE", "128M, and 0 with unsafe", parse_dirty_limit,    \
+      "most bytes that may be dirty in the host's page cache; 0 is no limit") \
+    X("evict", "BOOL", "true", parse_evict,                                   \
+      "with a dirty-limit: drop streams from the cache once written out")     \
+    X("file", "PATH", "required", parse_file,                                 \
+      "the image: a regular file or block device; file= may be left out")     \
+    X("io", "ENGINE", "auto", parse_io,                                       \
+      "how requests reach the host: auto, io_uring, syscalls")                \
+    X("lock", "BOOL", "true", parse_lock,                                     \
+      "refuse an image that somebody else has open")                          \
+    X("metrics", "PATH", "none", parse_metrics,                               \
+      "keep counters and histograms in this file (Prometheus text)")          \
+    X("trim", "BOOL", "true", parse_trim,                                     \
       "give trimmed and zeroed space back to the host")
 
 #define AS_HELP(key, value, fallback, parser, help) \

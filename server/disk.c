@@ -121,8 +121,11 @@ ubd_disk_make_durable(struct ubd_disk *disk, enum ubd_flush_how *ret_how)
     if (step == UBD_FLUSH_GATHER)
         ubd_durability_gather(d, &flusher, &sync);
     if (step == UBD_FLUSH_GATHER || step == UBD_FLUSH_LEAD) {
+        const int64_t dirty = ubd_writeback_sync(&disk->writeback);
         const uint64_t start_ns = ubd_now_ns();
         const int r = sync_host(disk);
+
+        ubd_writeback_synced(&disk->writeback, dirty);
 
         how = UBD_FLUSH_LED;
         sync.ns = ubd_now_ns() - start_ns;
@@ -139,14 +142,23 @@ int
 ubd_disk_write_plain(struct ubd_disk *disk, int fd, const void *buf,
                      uint64_t len, uint64_t offset, bool is_direct)
 {
-    const struct ubd_req req = {.op = UBD_OP_WRITE,
-                                .fd = fd,
-                                .buf = (void *)buf, /* Only read. */
-                                .offset = offset,
-                                .len = len,
-                                .is_direct = is_direct};
+    struct ubd_writeback *wb = &disk->writeback;
+    struct ubd_req req = {.op = UBD_OP_WRITE,
+                          .fd = fd,
+                          .buf = (void *)buf, /* Only read. */
+                          .offset = offset,
+                          .is_direct = is_direct};
+    int r = 0;
 
-    return ubd_disk_run(disk, &req);
+    for (; r == 0 && len > 0; len -= req.len) {
+        req.len = wb->is_on && len > UBD_ADMIT_MAX ? UBD_ADMIT_MAX : len;
+        ubd_writeback_admit(wb, req.len);
+        r = ubd_disk_run(disk, &req);
+        ubd_writeback_dirtied(wb, req.offset, req.len);
+        req.buf = (char *)req.buf + req.len;
+        req.offset += req.len;
+    }
+    return r;
 }
 
 /* A durable write failed: is it its own failure, or the report of a loss?  Its
@@ -410,5 +422,9 @@ void
 ubd_stats(struct ubd_disk *disk, struct ubd_stats *ret_stats)
 {
     ubd_stats_sum(&disk->stats, ret_stats);
+    ret_stats->dirty_bytes = ubd_writeback_dirty(&disk->writeback);
+    ret_stats->dirty_bytes_max = ubd_writeback_dirty_max(&disk->writeback);
+    ret_stats->writeout_bytes = atomic_load(&disk->writeback.written);
+    ret_stats->throttle_ns = atomic_load(&disk->writeback.throttle_ns);
     ret_stats->volatile_bytes = ubd_durability_volatile(&disk->durability);
 }

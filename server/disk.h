@@ -17,6 +17,7 @@
 #include "range-lock.h"
 #include "stats.h"
 #include "ubd.h"
+#include "writeback.h"
 
 /* Buffers for what O_DIRECT cannot take as it comes. */
 #define UBD_BOUNCE_SIZE (UINT64_C(1) << 20) /* One large write to the disk. */
@@ -33,10 +34,13 @@ struct ubd_disk {
     struct ubd_host host;            /* (c) */
     const struct ubd_policy *policy; /* (c) */
     enum ubd_io_choice io_choice;    /* (c) */
+    uint64_t dirty_limit;            /* (c) Bytes; 0 is none. */
+    bool evict;                      /* (c) */
     struct ubd_io *io;               /* (c) After ubd_start. */
     struct ubd_durability durability;
     struct ubd_stats_shards stats;
-    struct ubd_range_locks ranges; /* Used with O_DIRECT only. */
+    struct ubd_writeback writeback; /* Off with O_DIRECT. */
+    struct ubd_range_locks ranges;  /* Used with O_DIRECT only. */
     struct ubd_bounce bounce;
     atomic_uint unsupported; /* (a) Methods of zero.c that the host refused, */
     atomic_uint proven;      /* (a) and those that have worked. */

@@ -249,11 +249,9 @@ find_alignment(struct ubd_host *host, const char **ret_why)
 static int
 open_direct(struct ubd_host *host, int mode, const char **ret_why)
 {
-    char path[64];
     int r;
 
-    snprintf(path, sizeof path, "/proc/self/fd/%d", host->fd_buffered);
-    host->fd = open(path, mode | O_DIRECT | O_CLOEXEC | O_NOCTTY);
+    host->fd = ubd_reopen(host->fd_buffered, mode | O_DIRECT);
     if (host->fd < 0)
         return refuse(
             -errno,
@@ -275,7 +273,8 @@ ubd_host_open(struct ubd_host *host, const struct ubd_host_config *config,
     const int flags = config->direct ? mode | O_DIRECT : mode;
     int r;
 
-    *host = (struct ubd_host){.fd_buffered = -1, .align = 1, .mem_align = 1};
+    *host = (struct ubd_host){
+        .fd_buffered = -1, .fd_writeout = -1, .align = 1, .mem_align = 1};
     *ret_why = NULL;
     host->fd = open_checked(config, ret_why);
     if (host->fd < 0)
@@ -296,6 +295,10 @@ ubd_host_open(struct ubd_host *host, const struct ubd_host_config *config,
     if (r == 0 && config->nr_writes)
         r = ubd_lanes_open(&host->write_lanes, host->fd, flags,
                            config->nr_writes);
+    if (r == 0 && config->writes_out) {
+        host->fd_writeout = ubd_reopen(host->fd_buffered, mode);
+        r = host->fd_writeout < 0 ? host->fd_writeout : 0;
+    }
     return r;
 }
 
@@ -303,12 +306,13 @@ void
 ubd_host_close(struct ubd_host *host)
 {
     ubd_lanes_close(&host->witness);
+    ubd_cleanup_close(&host->fd_writeout);
     ubd_lanes_close(&host->write_lanes);
     ubd_lanes_close(&host->sync_lanes);
     if (host->fd_buffered != host->fd)
         ubd_cleanup_close(&host->fd_buffered);
     ubd_cleanup_close(&host->fd);
-    host->fd = host->fd_buffered = -1;
+    host->fd = host->fd_buffered = host->fd_writeout = -1;
 }
 
 bool

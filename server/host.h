@@ -13,6 +13,7 @@
 
 struct ubd_host {
     int fd;          /* (c) With O_DIRECT if so asked; holds the lock. */
+    int fd_writeout; /* (c) For the thread that writes out, or -1. */
     int fd_buffered; /* (c) Never with O_DIRECT; equal to fd if that is not. */
     uint64_t size;
     bool is_block_device;
@@ -35,6 +36,7 @@ struct ubd_host_config {
     const char *path;
     bool readonly, direct, lock;
     unsigned nr_syncs, nr_writes;
+    bool writes_out; /* fd_writeout is wanted. */
 };
 int ubd_host_open(struct ubd_host *host, const struct ubd_host_config *config,
                   const char **ret_why);

@@ -99,9 +99,20 @@ ubd_io_syscall(const struct ubd_req *req)
     case UBD_OP_DISCARD:
         r = ioctl(req->fd, BLKDISCARD, range);
         break;
-    case UBD_OP_PREFETCH: /* Returns the error number. */
+    case UBD_OP_START_WRITEOUT:
+        r = sync_file_range(req->fd, req->offset, req->len,
+                            UBD_START_WRITEOUT_FLAGS);
+        break;
+    case UBD_OP_WAIT_WRITEOUT:
+        r = sync_file_range(req->fd, req->offset, req->len,
+                            SYNC_FILE_RANGE_WAIT_BEFORE);
+        break;
+    case UBD_OP_PREFETCH: /* These two return the error number. */
         return -posix_fadvise(req->fd, req->offset, req->len,
                               POSIX_FADV_WILLNEED);
+    case UBD_OP_EVICT:
+        return -posix_fadvise(req->fd, req->offset, req->len,
+                              POSIX_FADV_DONTNEED);
     }
     return r < 0 ? -errno : 0;
 }

@@ -60,9 +60,9 @@ init_ring(struct io_uring *uring)
 static bool
 supports_all(struct io_uring *uring)
 {
-    static const int needed[] = {IORING_OP_READ, IORING_OP_WRITE,
-                                 IORING_OP_FSYNC, IORING_OP_FALLOCATE,
-                                 IORING_OP_FADVISE};
+    static const int needed[] = {IORING_OP_READ,    IORING_OP_WRITE,
+                                 IORING_OP_FSYNC,   IORING_OP_FALLOCATE,
+                                 IORING_OP_FADVISE, IORING_OP_SYNC_FILE_RANGE};
     struct io_uring_probe *probe = io_uring_get_probe_ring(uring);
     bool supports = probe != NULL;
 
@@ -131,6 +131,18 @@ prepare(struct io_uring_sqe *sqe, const struct ubd_req *req)
     case UBD_OP_PREFETCH:
         io_uring_prep_fadvise(sqe, req->fd, req->offset, req->len,
                               POSIX_FADV_WILLNEED);
+        break;
+    case UBD_OP_EVICT:
+        io_uring_prep_fadvise(sqe, req->fd, req->offset, req->len,
+                              POSIX_FADV_DONTNEED);
+        break;
+    case UBD_OP_START_WRITEOUT:
+        io_uring_prep_sync_file_range(sqe, req->fd, req->len, req->offset,
+                                      UBD_START_WRITEOUT_FLAGS);
+        break;
+    case UBD_OP_WAIT_WRITEOUT:
+        io_uring_prep_sync_file_range(sqe, req->fd, req->len, req->offset,
+                                      SYNC_FILE_RANGE_WAIT_BEFORE);
         break;
     case UBD_OP_ZEROOUT:
     case UBD_OP_DISCARD:
@@ -239,6 +251,9 @@ uring_attempt(struct ubd_io *io, const struct ubd_req *req)
         return r == -EAGAIN || r == -EOPNOTSUPP ? run_on_ring(u, req) : r;
     case UBD_OP_WRITE:
         return req->is_direct ? run_on_ring(u, req) : ubd_io_syscall(req);
+    case UBD_OP_START_WRITEOUT:
+    case UBD_OP_WAIT_WRITEOUT:
+        return run_on_ring(u, req);
     case UBD_OP_SYNC:
         return sync_by_shortest_way(u, req);
     default:

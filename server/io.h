@@ -20,7 +20,16 @@ enum ubd_op {
     UBD_OP_ZEROOUT,  /* BLKZEROOUT, block devices only */
     UBD_OP_DISCARD,  /* BLKDISCARD, block devices only */
     UBD_OP_PREFETCH, /* Read into the page cache, without waiting. */
+    UBD_OP_START_WRITEOUT, /* Start to write dirty pages of a range. */
+    UBD_OP_WAIT_WRITEOUT,  /* Wait for that; may take a report of a loss. */
+    UBD_OP_EVICT,          /* Drop clean pages of a range from the cache. */
 };
+
+/* Linux skips a page that is being written already, also if it has become
+ * dirty again: so such a one is waited for first (sync_file_range(2)).
+ */
+#define UBD_START_WRITEOUT_FLAGS \
+    (SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE)
 
 /* A request's buffer is the io's until run returns, also after a signal. */
 struct ubd_req {

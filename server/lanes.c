@@ -10,9 +10,8 @@
 #include <fcntl.h>
 #include <stdio.h>
 
-/* Not by name: the name may mean another file by now. */
-static int
-open_again(int fd, int flags)
+int
+ubd_reopen(int fd, int flags)
 {
     char path[64];
 
@@ -34,7 +33,7 @@ ubd_lanes_open(struct ubd_lanes *lanes, int fd, int flags, unsigned nr)
     for (; lanes->nr < nr; lanes->nr++) {
         struct ubd_lane *lane = &lanes->lanes[lanes->nr];
 
-        lane->fd = open_again(fd, flags);
+        lane->fd = ubd_reopen(fd, flags);
         if (lane->fd < 0)
             return lane->fd;
         lane->next = lanes->idle;
@@ -144,7 +143,7 @@ ubd_lanes_harmless(struct ubd_lanes *lanes)
 int
 ubd_lanes_reopen(const struct ubd_lanes *lanes, const struct ubd_lane *lane)
 {
-    return open_again(lane->fd, lanes->flags);
+    return ubd_reopen(lane->fd, lanes->flags);
 }
 
 void

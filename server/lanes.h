@@ -40,6 +40,11 @@ struct ubd_lanes {
 };
 /* Locking key: (l) lock, (c) constant after open, (t) the borrower. */
 
+/* Open the file behind @fd once more, not by name: the name may mean another
+ * file by now.  Returns the descriptor or a negative errno.
+ */
+int ubd_reopen(int fd, int flags);
+
 /* Open the file behind @fd @nr more times, with @flags as for open(2). */
 int ubd_lanes_open(struct ubd_lanes *lanes, int fd, int flags, unsigned nr);
 

@@ -58,6 +58,12 @@ open_host(struct ubd_disk *disk, const struct ubd_config *config, bool direct,
           const char **ret_why)
 {
     const bool never = disk->policy->durable == UBD_DURABLE_NEVER;
+    const int64_t limit = config->dirty_limit == UBD_DIRTY_LIMIT_AUTO
+                              ? disk->policy->dirty_limit
+                              : config->dirty_limit;
+    /* What is written with O_DIRECT, or durably, leaves nothing dirty. */
+    const bool leaves_dirty = !direct && !config->readonly &&
+                              disk->policy->durable != UBD_DURABLE_ALWAYS;
     const struct ubd_host_config host_config = {
         .path = config->path,
         .readonly = config->readonly,
@@ -65,7 +71,11 @@ open_host(struct ubd_disk *disk, const struct ubd_config *config, bool direct,
         .lock = config->lock,
         .nr_syncs = never ? 0 : SYNC_LANES,
         .nr_writes = never || config->readonly ? 0 : WRITE_LANES,
+        .writes_out = limit > 0 && leaves_dirty,
     };
+
+    disk->dirty_limit = host_config.writes_out ? limit : 0;
+    disk->evict = config->evict;
 
     return ubd_host_open(&disk->host, &host_config, ret_why);
 }
@@ -115,7 +125,7 @@ ubd_open(const struct ubd_config *config, struct ubd_disk **ret_disk,
         return -ENOMEM;
     memset(disk, 0, sizeof *disk);
     disk->io_choice = config->io;
-    disk->host.fd = disk->host.fd_buffered = -1;
+    disk->host.fd = disk->host.fd_buffered = disk->host.fd_writeout = -1;
     r = open_disk(disk, config, ret_why);
     if (r < 0) {
         ubd_host_close(&disk->host);
@@ -131,6 +141,34 @@ ubd_open(const struct ubd_config *config, struct ubd_disk **ret_disk,
     return 0;
 }
 
+/* Write-out has met a failure.  Whether something acknowledged is lost is for
+ * a sync to say, on an open file whose cursor is known (durability.h, D4).
+ */
+static void
+writeback_failed(void *opaque)
+{
+    struct ubd_disk *disk = opaque;
+
+    if (disk->policy->flush_syncs)
+        (void)ubd_disk_make_durable(disk, NULL); /* It remembers a loss. */
+}
+
+static int
+start_writeback(struct ubd_disk *disk)
+{
+    const struct ubd_writeback_config config = {
+        .io = disk->io,
+        .fd = disk->host.fd_writeout,
+        .size = disk->host.size,
+        .limit = disk->dirty_limit,
+        .evict = disk->evict,
+        .failed = writeback_failed,
+        .opaque = disk,
+    };
+
+    return ubd_writeback_start(&disk->writeback, &config);
+}
+
 int
 ubd_start(struct ubd_disk *disk)
 {
@@ -142,6 +180,8 @@ ubd_start(struct ubd_disk *disk)
         r = ubd_io_syscalls_open(&disk->io);
         disk->info.engine = "syscalls";
     }
+    if (r == 0 && disk->dirty_limit)
+        r = start_writeback(disk);
     return r;
 }
 
@@ -150,6 +190,7 @@ ubd_close(struct ubd_disk *disk)
 {
     if (!disk)
         return;
+    ubd_writeback_stop(&disk->writeback);
     if (disk->io)
         disk->io->ops->close(disk->io);
     ubd_bounce_destroy(&disk->bounce);

@@ -10,19 +10,27 @@
 #include <stddef.h>
 #include <string.h>
 
+/* Bounds a flush to a fraction of a second; see docs/performance.md. */
+#define DIRTY_LIMIT ((int64_t)128 << 20)
+
+static const char barrier_survives[] =
+    "acknowledged writes survive the death of this server and of the guest; "
+    "what was flushed or written with FUA survives a power cut of the host";
+static const char osync_survives[] =
+    "every acknowledged write survives the death of this server, of the "
+    "guest, and a power cut of the host";
+static const char unsafe_survives[] =
+    "acknowledged writes survive the death of this server and of the guest; "
+    "a power cut of the host can lose or corrupt everything, flushed or not";
+
 /* Columns: name, when an acknowledged change is durable, whether FLUSH reaches
- * the disk, what survives.  The first row is the default.
+ * the disk, how much may be dirty by default, what survives.  The first row is
+ * the default.
  */
 static const struct ubd_policy policies[] = {
-    {UBD_MODE_DEFAULT, UBD_DURABLE_ON_FUA, true,
-     "acknowledged writes survive the death of this server and of the guest; "
-     "what was flushed or written with FUA survives a power cut of the host" },
-    {"osync",          UBD_DURABLE_ALWAYS, false,
-     "every acknowledged write survives the death of this server, of the "
-     "guest, and a power cut of the host"                                    },
-    {"unsafe",         UBD_DURABLE_NEVER,  false,
-     "acknowledged writes survive the death of this server and of the guest; "
-     "a power cut of the host can lose or corrupt everything, flushed or not"},
+    {"barrier", UBD_DURABLE_ON_FUA, true,  DIRTY_LIMIT, barrier_survives},
+    {"osync",   UBD_DURABLE_ALWAYS, false, 0,           osync_survives  },
+    {"unsafe",  UBD_DURABLE_NEVER,  false, 0,           unsafe_survives },
 };
 
 /* What qemu calls these modes. */

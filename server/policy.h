@@ -6,6 +6,7 @@
 #define UBD_POLICY_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 enum ubd_durable {
     UBD_DURABLE_NEVER,  /* Neither FUA nor a mode makes a change durable. */
@@ -16,7 +17,8 @@ enum ubd_durable {
 struct ubd_policy {
     const char *name;
     enum ubd_durable durable;
-    bool flush_syncs; /* A FLUSH must reach the host's disk. */
+    bool flush_syncs;    /* A FLUSH must reach the host's disk. */
+    int64_t dirty_limit; /* Bytes in the page cache, by default; 0 is none. */
     const char *survives;
 };
 
