@@ -172,7 +172,7 @@ parse_io(const char *key, const char *value)
       "when what is written is durable: barrier, osync, unsafe")              \
     X("direct", "BOOL", "false", parse_direct,                                \
       "bypass the host's page cache (O_DIRECT)")                              \
-    X("dirty-limit", "SIZE", "128M, and 0 with unsafe", parse_dirty_limit,    \
+    X("dirty-limit", "SIZE", "256M", parse_dirty_limit,                       \
       "most bytes that may be dirty in the host's page cache; 0 is no limit") \
     X("evict", "BOOL", "true", parse_evict,                                   \
       "with a dirty-limit: drop streams from the cache once written out")     \

@@ -138,11 +138,26 @@ ubd_disk_make_durable(struct ubd_disk *disk, enum ubd_flush_how *ret_how)
     return flusher.result;
 }
 
+/* Longer writes to the page cache make large folios (Linux 6.18, ext4), into
+ * which a later 4 KiB write costs several times as much; but what is dropped
+ * from the cache once it is written out has no later, and is faster that way:
+ * docs/performance.md.
+ */
+#define WRITE_MAX (UINT64_C(64) << 10)
+#define WRITE_MAX_EVICTED (UINT64_C(1) << 20)
+
+static uint64_t
+longest_write(const struct ubd_disk *disk)
+{
+    return disk->writeback.is_on && disk->evict ? WRITE_MAX_EVICTED : WRITE_MAX;
+}
+
 int
 ubd_disk_write_plain(struct ubd_disk *disk, int fd, const void *buf,
                      uint64_t len, uint64_t offset, bool is_direct)
 {
     struct ubd_writeback *wb = &disk->writeback;
+    const uint64_t len_max = is_direct ? len : longest_write(disk);
     struct ubd_req req = {.op = UBD_OP_WRITE,
                           .fd = fd,
                           .buf = (void *)buf, /* Only read. */
@@ -151,7 +166,7 @@ ubd_disk_write_plain(struct ubd_disk *disk, int fd, const void *buf,
     int r = 0;
 
     for (; r == 0 && len > 0; len -= req.len) {
-        req.len = wb->is_on && len > UBD_ADMIT_MAX ? UBD_ADMIT_MAX : len;
+        req.len = len < len_max ? len : len_max;
         ubd_writeback_admit(wb, req.len);
         r = ubd_disk_run(disk, &req);
         ubd_writeback_dirtied(wb, req.offset, req.len);

@@ -11,7 +11,7 @@
 #include <string.h>
 
 /* Bounds a flush to a fraction of a second; see docs/performance.md. */
-#define DIRTY_LIMIT ((int64_t)128 << 20)
+#define DIRTY_LIMIT ((int64_t)256 << 20)
 
 static const char barrier_survives[] =
     "acknowledged writes survive the death of this server and of the guest; "

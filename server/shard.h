@@ -16,7 +16,9 @@
 static inline unsigned
 ubd_shard(void)
 {
-    static _Thread_local unsigned mine; /* One too high, 0 is "none yet". */
+    /* One too high, 0 is "none yet".  Found without a call. */
+    static _Thread_local unsigned mine
+        __attribute__((tls_model("initial-exec")));
     extern atomic_uint ubd_shard_next;
 
     if (!mine)

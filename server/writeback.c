@@ -17,6 +17,11 @@
 #define SCATTER_WORDS 1024 /* 256 MiB from its first page to its last. */
 #define PIECES_MAX 4 /* One is written, one is queued, and some to spare. */
 
+/* A share of pages that were dirty already, of 256, from which on scattered
+ * data is better left in the cache as long as the limit allows.
+ */
+#define AGAIN_MUCH 48
+
 struct piece {
     uint64_t offset, len;
     int64_t pages;
@@ -60,7 +65,7 @@ has_work(struct ubd_writeback *wb)
 {
     return wb->full_len >= STREAM_READY ||
            atomic_load(&wb->dirty) - atomic_load(&wb->in_flight) >=
-               wb->start_at;
+               atomic_load(&wb->start_at);
 }
 
 static void
@@ -109,19 +114,41 @@ note_full(struct ubd_writeback *wb, size_t word)
     pthread_mutex_unlock(&wb->lock);
 }
 
+/* @pages of @touched were not dirty before. */
 static void
-count_dirty(struct ubd_writeback *wb, int64_t pages)
+learn_again(struct ubd_writeback *wb, int64_t pages, int64_t touched)
 {
-    atomic_int_fast64_t *pending = &wb->pending[ubd_shard()].pages;
+    int64_t again = atomic_load_explicit(&wb->again, memory_order_relaxed);
+
+    if (touched > 0)
+        again = (again * 15 + (touched - pages) * 256 / touched) / 16;
+    atomic_store_explicit(&wb->again, again, memory_order_relaxed);
+    atomic_store_explicit(&wb->start_at,
+                          again < AGAIN_MUCH ? wb->start_early : wb->start_late,
+                          memory_order_relaxed);
+}
+
+static void
+count_dirty(struct ubd_writeback *wb, int64_t pages, int64_t touched)
+{
+    const unsigned shard = ubd_shard();
+    atomic_int_fast64_t *pending = &wb->pending[shard].pages;
+    atomic_int_fast64_t *pending_touched = &wb->pending[shard].touched;
     int64_t dirty;
 
+    atomic_fetch_add_explicit(pending_touched, touched, memory_order_relaxed);
+    if (!pages)
+        return;
     pages += atomic_fetch_add_explicit(pending, pages, memory_order_relaxed);
     if (pages < wb->batch)
         return;
     pages = atomic_exchange_explicit(pending, 0, memory_order_relaxed);
+    touched =
+        atomic_exchange_explicit(pending_touched, 0, memory_order_relaxed);
+    learn_again(wb, pages, touched);
     dirty = atomic_fetch_add(&wb->dirty, pages) + pages;
     raise_max(&wb->dirty_max, dirty);
-    if (dirty - atomic_load(&wb->in_flight) >= wb->start_at)
+    if (dirty - atomic_load(&wb->in_flight) >= atomic_load(&wb->start_at))
         wake_thread(wb);
 }
 
@@ -142,8 +169,7 @@ ubd_writeback_dirtied(struct ubd_writeback *wb, uint64_t offset, uint64_t len)
         if (is_full)
             note_full(wb, word);
     }
-    if (pages)
-        count_dirty(wb, pages);
+    count_dirty(wb, pages, pages_of(wb, len));
 }
 
 /* Pages are no longer dirty. */
@@ -231,7 +257,8 @@ take_scattered(struct ubd_writeback *wb, struct piece *ret_piece)
     size_t first, last, word;
     int64_t pages = 0;
 
-    if (atomic_load(&wb->dirty) - atomic_load(&wb->in_flight) < wb->start_at)
+    if (atomic_load(&wb->dirty) - atomic_load(&wb->in_flight) <
+        atomic_load(&wb->start_at))
         return false;
     first = ubd_dirty_map_next(&wb->map, wb->cursor);
     if (first == UBD_MAP_NONE)
@@ -357,7 +384,9 @@ ubd_writeback_start(struct ubd_writeback *wb,
                     ? limit / (4 * UBD_NR_SHARDS) + 1
                     : 16; /* 1 MiB in all. */
     wb->admit_max = limit - wb->batch * UBD_NR_SHARDS;
-    wb->start_at = limit / 2;
+    wb->start_early = limit / 4;
+    wb->start_late = wb->admit_max - limit / 32;
+    wb->start_at = wb->start_early;
     pthread_mutex_init(&wb->lock, NULL);
     pthread_cond_init(&wb->work, NULL);
     pthread_cond_init(&wb->room, NULL);

@@ -3,10 +3,12 @@
  * Bounds what is dirty in the host's page cache: when to start writing out, in
  * which order, and when to drop what was written from the cache.
  *
- * A thread of its own writes out: what is full in order of arrival, a few MiB
- * at a time, since a stream will not come back to it; what is scattered in
- * order of offset, round and round, once half of the limit is dirty, since it
- * may be written again.  Only a write that would pass the limit waits.
+ * A thread of its own writes out: what is full in order of arrival, a MiB or
+ * so at a time, since a stream will not come back to it; what is scattered in
+ * order of offset, round and round, once a quarter of the limit is dirty, or
+ * nearly all of it if the same pages are written again and again: those are
+ * best left alone as long as they may be.  Only a write that would pass the
+ * limit waits.
  *
  * Written out is not durable: nothing here answers a flush.  Waiting for
  * writeback can take the report of a loss, so that is done on an open file of
@@ -40,20 +42,24 @@ struct ubd_writeback {
     bool is_on;                         /* (c) Else there is no limit. */
     struct ubd_writeback_config config; /* (c) */
     struct ubd_dirty_map map;
-    int64_t admit_max; /* (c) Pages; a write that would pass it waits. */
-    int64_t start_at;  /* (c) Pages; from here scattered ones are written. */
-    int64_t batch;     /* (c) Pages that a shard counts before it tells. */
+    int64_t admit_max;   /* (c) Pages; a write that would pass it waits. */
+    int64_t start_early; /* (c) Pages; from here scattered ones are written, */
+    int64_t start_late;  /* (c) or from here if they are written again. */
+    int64_t batch;       /* (c) Pages that a shard counts before it tells. */
 
     /* Pages that are marked but not yet in dirty, so that not every write
      * touches the one counter: at most a quarter of the limit in all.
      */
     struct {
         _Alignas(UBD_CACHE_LINE) atomic_int_fast64_t pages; /* (a) */
+        atomic_int_fast64_t touched; /* (a) Those, and ones marked before. */
     } pending[UBD_NR_SHARDS];
 
     _Alignas(UBD_CACHE_LINE) atomic_int_fast64_t dirty; /* (a) Pages. */
     atomic_int_fast64_t dirty_max;                      /* (a) Pages. */
     atomic_int_fast64_t in_flight;    /* (a) Of dirty, being written out. */
+    atomic_int_fast64_t start_at;     /* (a) One of the two above. */
+    atomic_int_fast64_t again;        /* (a) Pages marked before, of 256. */
     atomic_bool is_asleep;            /* (a) The thread waits for work. */
     atomic_uint_fast64_t written;     /* (a) Bytes, for the metrics. */
     atomic_uint_fast64_t throttle_ns; /* (a) Time that writers waited. */
@@ -78,10 +84,9 @@ int ubd_writeback_start(struct ubd_writeback *wb,
 /* No write may be running.  Accepts what was never started. */
 void ubd_writeback_stop(struct ubd_writeback *wb);
 
-/* Before a write to the page cache of at most UBD_ADMIT_MAX bytes: wait until
- * there is room.  No lock may be held.
+/* Before a write to the page cache, the smaller the better: wait until there
+ * is room.  No lock may be held.
  */
-#define UBD_ADMIT_MAX (UINT64_C(1) << 20)
 void ubd_writeback_admit(struct ubd_writeback *wb, uint64_t len);
 
 /* After it, also if it failed half way. */

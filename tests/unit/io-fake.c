@@ -67,6 +67,9 @@ kind_of(const struct ubd_req *req)
     case UBD_OP_DISCARD:
         return FAKE_DISCARD;
     case UBD_OP_PREFETCH:
+    case UBD_OP_START_WRITEOUT:
+    case UBD_OP_WAIT_WRITEOUT:
+    case UBD_OP_EVICT:
         break;
     }
     return FAKE_PREFETCH;
