@@ -204,7 +204,7 @@ io_symbols="$data_symbols|(__)?(open|openat|creat|close|read|write|readv|writev"
 io_symbols+='|lseek|ioctl)(64)?(_2|_chk)?'
 pure=(durability policy stats)
 # Not every version of the engine has needed range sets.
-[ ! -f server/ranges.c ] || pure+=(ranges)
+[ ! -f server/dirty-map.c ] || pure+=(dirty-map)
 for module in "${pure[@]}"; do
     must_match "$module.c.o in the archive" \
         "$(grep -E "(^|/)$module\.c\.o$" <<<"$members" || true)"
