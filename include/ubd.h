@@ -39,6 +39,11 @@ struct ubd_config {
         dirty_limit; /* Bytes dirty in the host's page cache; 0: no limit. */
     bool evict;      /* Drop streams from the cache once written out. */
     enum ubd_io_choice io;
+
+    /* Called once, from any thread, when acknowledged data was found lost;
+     * @error is positive.  May be NULL.
+     */
+    void (*lost)(int error);
 };
 
 /* Constant between ubd_open and ubd_close. */

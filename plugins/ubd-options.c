@@ -116,7 +116,7 @@ parse_dirty_limit(const char *key, const char *value)
     static const char suffixes[] = "bkmgtpe";
     char *end;
     unsigned long long size;
-    const char *suffix = "b";
+    const char *suffix = suffixes;
 
     errno = 0;
     size = strtoull(value, &end, 10);

@@ -35,6 +35,15 @@ get_ready_failed(int error, const char *why)
 }
 
 static void
+lost(int error)
+{
+    nbdkit_error("file=%s: the host lost acknowledged data (%s); every flush "
+                 "and durable write fails from now on, until the server is "
+                 "restarted",
+                 ubd_options.file, strerror(error));
+}
+
+static void
 announce(void)
 {
     const struct ubd_info *info = ubd_info(disk);
@@ -73,6 +82,7 @@ ubd_get_ready(void)
         return -1;
     }
     ubd_options.config.readonly = r;
+    ubd_options.config.lost = lost;
     r = ubd_open(&ubd_options.config, &disk, &why);
     if (r < 0)
         return get_ready_failed(r, why);
@@ -243,8 +253,8 @@ nbd_errno(int error)
     return EIO;
 }
 
-/* The one place that answers a failure and says so: a loss of data once, and
- * other failures once for each kind, as a guest may try very often.
+/* The one place that answers a failure and says so, once for each kind, as a
+ * guest may try very often; what follows from a loss, lost() has said.
  */
 static int
 failed(int r, enum ubd_kind kind, uint32_t count, uint64_t offset)
@@ -253,22 +263,13 @@ failed(int r, enum ubd_kind kind, uint32_t count, uint64_t offset)
 #define AS_NAME(id, name) name,
         UBD_KINDS(AS_NAME)};
     static atomic_uint told[UBD_NR_KINDS];
-    static atomic_flag told_loss = ATOMIC_FLAG_INIT;
 
-    if (ubd_loss(disk)) {
-        if (!atomic_flag_test_and_set(&told_loss))
-            nbdkit_error("file=%s: the host lost acknowledged data (%s); every "
-                         "flush and durable write fails from now on, until the "
-                         "server is restarted",
-                         ubd_options.file, strerror(ubd_loss(disk)));
-    } else if (r != -EOPNOTSUPP &&
-               !(atomic_fetch_or(&told[kind], 1u << (-r % 32)) &
-                 1u << (-r % 32))) {
+    if (!ubd_loss(disk) && r != -EOPNOTSUPP &&
+        !(atomic_fetch_or(&told[kind], 1u << (-r % 32)) & 1u << (-r % 32)))
         nbdkit_error("file=%s: %s of %u bytes at %llu failed: %s (said once "
                      "for each kind of failure)",
                      ubd_options.file, kinds[kind], count,
                      (unsigned long long)offset, strerror(-r));
-    }
     nbdkit_set_error(nbd_errno(-r));
     return -1;
 }

@@ -202,9 +202,7 @@ rule 'the engine never prints' "$(needs '.*' \
 data_symbols="(__)?$data_calls(_chk)?|syscall|(__)?io_uring_.*"
 io_symbols="$data_symbols|(__)?(open|openat|creat|close|read|write|readv|writev"
 io_symbols+='|lseek|ioctl)(64)?(_2|_chk)?'
-pure=(durability policy stats)
-# Not every version of the engine has needed range sets.
-[ ! -f server/dirty-map.c ] || pure+=(dirty-map)
+pure=(dirty-map durability policy stats)
 for module in "${pure[@]}"; do
     must_match "$module.c.o in the archive" \
         "$(grep -E "(^|/)$module\.c\.o$" <<<"$members" || true)"

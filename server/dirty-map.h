@@ -16,9 +16,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define UBD_MAP_LEVELS 6      /* 64^6 pages: more than a file can hold. */
-#define UBD_MAP_WORD 64       /* Pages per word. */
-#define UBD_MAP_NONE SIZE_MAX /* No such word. */
+#define UBD_MAP_LEVELS 6 /* 64^6 pages: more than a file can hold. */
+#define UBD_MAP_WORD_SHIFT 6
+#define UBD_MAP_WORD (1 << UBD_MAP_WORD_SHIFT) /* Pages per word. */
+#define UBD_MAP_NONE SIZE_MAX                  /* No such word. */
 
 struct ubd_dirty_map {
     unsigned page_shift; /* (c) A page is 1 << page_shift bytes. */

@@ -72,39 +72,83 @@ run_sync(struct ubd_disk *disk, const struct ubd_lane *lane)
     return r;
 }
 
+/* The lanes that a sync has used.  They are given back only when its result
+ * has been recorded: the next borrower would not get the report again, and
+ * would be believed.
+ */
+struct used_lanes {
+    struct ubd_lane *lane, *witness;
+};
+
 /* A stale lane has reported @error, which may be old news.  The witness knows,
  * unless it is stale as well; then we assume the worst.
  */
 static int
-ask_witness(struct ubd_disk *disk, int error)
+ask_witness(struct ubd_disk *disk, struct used_lanes *used, int error)
 {
     struct ubd_lanes *lanes = &disk->host.witness;
-    struct ubd_lane *witness = ubd_lanes_take(lanes);
-    const bool is_fresh = !ubd_lanes_is_stale(lanes, witness);
 
-    if (is_fresh)
-        error = run_sync(disk, witness);
-    ubd_lanes_give(lanes, witness, is_fresh);
-    return error;
+    used->witness = ubd_lanes_take(lanes);
+    if (ubd_lanes_is_stale(lanes, used->witness))
+        return error;
+    return run_sync(disk, used->witness);
 }
 
 /* One sync of the host file, on a lane: (D4). */
 static int
-sync_host(struct ubd_disk *disk)
+sync_host(struct ubd_disk *disk, struct used_lanes *used)
 {
     struct ubd_lanes *lanes = &disk->host.sync_lanes;
-    struct ubd_lane *lane = ubd_lanes_take(lanes);
-    int r = run_sync(disk, lane);
+    int r;
 
+    *used = (struct used_lanes){.lane = ubd_lanes_take(lanes)};
+    r = run_sync(disk, used->lane);
     /* Where every change is durable, what this sync is for is not acknowledged
      * yet and does not count when failures are judged: no witness can speak
      * for it.
      */
     if (r < 0 && disk->policy->durable != UBD_DURABLE_ALWAYS &&
-        ubd_lanes_is_stale(lanes, lane))
-        r = ask_witness(disk, r);
-    ubd_lanes_give(lanes, lane, true);
+        ubd_lanes_is_stale(lanes, used->lane))
+        r = ask_witness(disk, used, r);
     return r;
+}
+
+static void
+give_lanes(struct ubd_disk *disk, const struct used_lanes *used)
+{
+    ubd_lanes_give(&disk->host.sync_lanes, used->lane, true);
+    if (used->witness)
+        ubd_lanes_give(&disk->host.witness, used->witness, true);
+}
+
+/* Sync, and tell everybody whom it serves. */
+static int
+lead_sync(struct ubd_disk *disk, struct ubd_sync *sync)
+{
+    struct ubd_durability *d = &disk->durability;
+    const int64_t dirty = ubd_writeback_sync(&disk->writeback);
+    const uint64_t start_ns = ubd_now_ns();
+    struct used_lanes used;
+    int r = sync_host(disk, &used);
+
+    sync->ns = ubd_now_ns() - start_ns;
+    r = ubd_durability_finish(d, sync, r);
+    give_lanes(disk, &used);
+    ubd_writeback_synced(&disk->writeback, dirty);
+    if (r < 0 && disk->policy->durable != UBD_DURABLE_ALWAYS &&
+        ubd_durability_error(d) == 0)
+        forget_failure(disk);
+    return r;
+}
+
+/* Once, and at once: nobody may flush for a while. */
+static void
+tell_of_loss(struct ubd_disk *disk)
+{
+    const int error = ubd_durability_error(&disk->durability);
+
+    if (error && disk->lost && !atomic_flag_test_and_set(&disk->has_told))
+        disk->lost(-error);
 }
 
 int
@@ -121,18 +165,13 @@ ubd_disk_make_durable(struct ubd_disk *disk, enum ubd_flush_how *ret_how)
     if (step == UBD_FLUSH_GATHER)
         ubd_durability_gather(d, &flusher, &sync);
     if (step == UBD_FLUSH_GATHER || step == UBD_FLUSH_LEAD) {
-        const int64_t dirty = ubd_writeback_sync(&disk->writeback);
-        const uint64_t start_ns = ubd_now_ns();
-        const int r = sync_host(disk);
-
-        ubd_writeback_synced(&disk->writeback, dirty);
-
         how = UBD_FLUSH_LED;
-        sync.ns = ubd_now_ns() - start_ns;
-        flusher.result = ubd_durability_finish(d, &sync, r);
+        flusher.result = lead_sync(disk, &sync);
     } else if (flusher.is_clean) {
         how = UBD_FLUSH_CLEAN;
     }
+    if (flusher.result < 0)
+        tell_of_loss(disk);
     if (ret_how)
         *ret_how = how;
     return flusher.result;
@@ -149,7 +188,11 @@ ubd_disk_make_durable(struct ubd_disk *disk, enum ubd_flush_how *ret_how)
 static uint64_t
 longest_write(const struct ubd_disk *disk)
 {
-    return disk->writeback.is_on && disk->evict ? WRITE_MAX_EVICTED : WRITE_MAX;
+    const uint64_t share = disk->dirty_limit / 32; /* Room for all workers. */
+
+    if (!disk->writeback.is_on || !disk->evict || share < WRITE_MAX)
+        return WRITE_MAX;
+    return share < WRITE_MAX_EVICTED ? share : WRITE_MAX_EVICTED;
 }
 
 int
@@ -176,16 +219,31 @@ ubd_disk_write_plain(struct ubd_disk *disk, int fd, const void *buf,
     return r;
 }
 
-/* A durable write failed: is it its own failure, or the report of a loss?  Its
- * own, if nothing acknowledged could be lost: (D7).  Else a sync decides, on
- * an open file of its own, which gets the same report.  Returns the loss or 0.
+/* The host has no room for a write: what was written before is not touched. */
+static bool
+is_lack_of_space(int error)
+{
+    return error == -ENOSPC || error == -EDQUOT || error == -EFBIG;
+}
+
+/* A durable write on @lane failed: is it its own failure, or the report of a
+ * loss?  Its own, if nothing acknowledged could be lost: (D7).  Else a sync
+ * decides, on an open file of its own, which gets the same report; but not of
+ * a flush that the disk has failed, which only this call was told of, and which
+ * may have cost what was in the disk's cache.  Returns the loss or 0.
  */
 static int
-find_loss(struct ubd_disk *disk)
+find_loss(struct ubd_disk *disk, struct ubd_lane *lane, int error)
 {
     if (disk->policy->durable == UBD_DURABLE_ALWAYS ||
         ubd_durability_is_all_durable(&disk->durability))
         return 0;
+    if (!is_lack_of_space(error) &&
+        !ubd_lanes_is_stale(&disk->host.write_lanes, lane)) {
+        ubd_durability_lost(&disk->durability, error);
+        tell_of_loss(disk);
+        return ubd_durability_error(&disk->durability);
+    }
     return ubd_disk_make_durable(disk, NULL);
 }
 
@@ -203,7 +261,7 @@ ubd_disk_write_durable(struct ubd_disk *disk, const void *buf, uint64_t len,
                                 .is_durable = true, /* (D5) */
                                 .is_direct = disk->host.is_direct};
     int r = ubd_disk_run(disk, &req);
-    int loss = r < 0 ? find_loss(disk) : 0;
+    int loss = r < 0 ? find_loss(disk, lane, r) : 0;
 
     /* If nothing is lost, it may still be the report of somebody else's write
      * that failed.  Written again in full, what is reported then is about this
@@ -212,7 +270,7 @@ ubd_disk_write_durable(struct ubd_disk *disk, const void *buf, uint64_t len,
     if (r < 0 && loss == 0) {
         ubd_lanes_again(lanes, lane);
         r = ubd_disk_run(disk, &req);
-        loss = r < 0 ? find_loss(disk) : 0;
+        loss = r < 0 ? find_loss(disk, lane, r) : 0;
     }
     if (r < 0 && loss == 0)
         forget_failure(disk);
@@ -282,8 +340,8 @@ write_now(struct ubd_disk *disk, const void *buf, uint32_t len, uint64_t offset,
     r = ubd_disk_write(disk, buf, len, offset, is_durable);
     unlock_blocks(disk, &range);
     if (r < 0 && is_durable)
-        ubd_durability_begun(d, len);
-    if (r < 0)
+        ubd_durability_failed_durable(d, len);
+    else if (r < 0)
         ubd_durability_failed(d, len);
     else if (!is_durable)
         ubd_durability_completed(d, len); /* (D8) */
@@ -318,6 +376,7 @@ change_space_now(struct ubd_disk *disk, enum ubd_kind kind, uint32_t len,
     r = kind == UBD_KIND_ZERO ? ubd_zero_range(disk, len, offset, flags)
                               : ubd_trim_range(disk, len, offset);
     unlock_blocks(disk, &range);
+    ubd_writeback_zeroed(&disk->writeback, offset, len);
     if (r < 0)
         ubd_durability_failed(d, len);
     else

@@ -37,6 +37,8 @@ struct ubd_disk {
     uint64_t dirty_limit;            /* (c) Bytes; 0 is none. */
     bool evict;                      /* (c) */
     struct ubd_io *io;               /* (c) After ubd_start. */
+    void (*lost)(int error);         /* (c) As in struct ubd_config. */
+    atomic_flag has_told;            /* (a) It has been called. */
     struct ubd_durability durability;
     struct ubd_stats_shards stats;
     struct ubd_writeback writeback; /* Off with O_DIRECT. */

@@ -63,6 +63,16 @@ ubd_durability_completed(struct ubd_durability *d, uint64_t bytes)
 }
 
 void
+ubd_durability_failed_durable(struct ubd_durability *d, uint64_t bytes)
+{
+    pthread_mutex_lock(&d->lock);
+    ubd_durability_begun(d, bytes);
+    d->failed += bytes;
+    ubd_durability_completed(d, bytes);
+    pthread_mutex_unlock(&d->lock);
+}
+
+void
 ubd_durability_failed(struct ubd_durability *d, uint64_t bytes)
 {
     pthread_mutex_lock(&d->lock);
@@ -111,6 +121,7 @@ start_sync(struct ubd_durability *d, struct ubd_sync *sync)
     *sync = (struct ubd_sync){
         .covered = sum_completed(d), /* Before submitting, not after: (D2). */
         .covered_failed = d->failed,
+        .safe = d->durable + (d->failed - d->failed_durable),
         .had_company = d->running != NULL,
         .followers = d->waiting, /* They arrived earlier. */
         .next = d->running,
@@ -262,14 +273,16 @@ learn(struct ubd_durability *d, const struct ubd_sync *sync)
         d->running_max = d->running_limit < 2 ? d->running_limit : 2;
 }
 
-/* Needs the lock.  Could a failure that has just been reported be the loss of
- * something acknowledged?  Before the first good sync, who knows: (D6).
+/* Needs the lock.  Could the failure that @sync has reported be the loss of
+ * something acknowledged?  Yes, if anything but failed changes has begun that
+ * was not durable when it was submitted.  Before the first good sync, who
+ * knows: (D6).
  */
 static bool
-is_anything_at_stake(struct ubd_durability *d)
+is_anything_at_stake(struct ubd_durability *d, const struct ubd_sync *sync)
 {
     return !d->has_synced ||
-           sum_begun(d) > d->durable + (d->failed - d->failed_durable);
+           sum_begun(d) > sync->safe + (d->failed - sync->covered_failed);
 }
 
 /* Needs the lock. */
@@ -355,7 +368,7 @@ ubd_durability_finish(struct ubd_durability *d, struct ubd_sync *sync,
     remove_running(d, sync);
     if (result < 0)
         d->nr_failed++;
-    if (result < 0 && !d->always && is_anything_at_stake(d)) /* (D7) */
+    if (result < 0 && !d->always && is_anything_at_stake(d, sync)) /* (D7) */
         remember_loss(d, result, &woken);
     if (d->error) /* Also if another sync has failed meanwhile. */
         result = d->error;

@@ -68,6 +68,7 @@ struct ubd_sync {
     uint64_t ns;                   /* (t) The leader says how long it took. */
     uint64_t covered;              /* (c) Completed when it was submitted. */
     uint64_t covered_failed;       /* (c) Of that, not acknowledged. */
+    uint64_t safe;                 /* (c) What was durable or failed then. */
     bool had_company;              /* (l) Another one ran at the same time. */
     struct ubd_flusher *followers; /* (l) Wait for this sync. */
     struct ubd_sync *next;         /* (l) */
@@ -125,6 +126,9 @@ void ubd_durability_completed(struct ubd_durability *d, uint64_t bytes);
 
 /* It failed, and a part of it may be there. */
 void ubd_durability_failed(struct ubd_durability *d, uint64_t bytes);
+
+/* The same for a durable write, of which nothing was said before. */
+void ubd_durability_failed_durable(struct ubd_durability *d, uint64_t bytes);
 
 enum ubd_flush_step {
     UBD_FLUSH_DONE,   /* Answer flusher->result. */

@@ -23,6 +23,14 @@ is_transfer(const struct ubd_req *req)
     return req->op == UBD_OP_READ || req->op == UBD_OP_WRITE;
 }
 
+/* The report of a failed writeback bears whatever errno it failed with. */
+static bool
+may_report_loss(const struct ubd_req *req)
+{
+    return req->op == UBD_OP_SYNC || req->op == UBD_OP_WAIT_WRITEOUT ||
+           (req->op == UBD_OP_WRITE && req->is_durable);
+}
+
 int
 ubd_io_run(struct ubd_io *io, const struct ubd_req *req)
 {
@@ -36,6 +44,8 @@ ubd_io_run(struct ubd_io *io, const struct ubd_req *req)
             left.len = TRANSFER_MAX;
         done = io->ops->attempt(io, &left);
         left.len = wanted;
+        if (may_report_loss(req) && (done == -EINTR || done == -EAGAIN))
+            return -EIO; /* Perhaps the only report; not to be asked again. */
         if (done == -EINTR)
             continue;
         if (done == -EAGAIN) {

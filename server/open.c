@@ -98,6 +98,20 @@ fill_info(struct ubd_disk *disk, const struct ubd_config *config)
     disk->info.rotational = host->is_rotational;
 }
 
+/* Where a FLUSH does nothing, what others have left in the page cache before
+ * must be durable from the start: (D6).
+ */
+static int
+settle(struct ubd_disk *disk, const char **ret_why)
+{
+    const struct ubd_req req = {.op = UBD_OP_SYNC, .fd = disk->host.fd};
+    const int r = ubd_io_syscall(&req);
+
+    if (r < 0)
+        *ret_why = "could not be synced before it is served";
+    return r;
+}
+
 static int
 open_disk(struct ubd_disk *disk, const struct ubd_config *config,
           const char **ret_why)
@@ -109,6 +123,8 @@ open_disk(struct ubd_disk *disk, const struct ubd_config *config,
         r = open_host(disk, config, direct, ret_why);
     if (r == 0)
         r = probe_io(disk, ret_why);
+    if (r == 0 && disk->policy->durable == UBD_DURABLE_ALWAYS)
+        r = settle(disk, ret_why);
     return r;
 }
 
@@ -125,6 +141,7 @@ ubd_open(const struct ubd_config *config, struct ubd_disk **ret_disk,
         return -ENOMEM;
     memset(disk, 0, sizeof *disk);
     disk->io_choice = config->io;
+    disk->lost = config->lost;
     disk->host.fd = disk->host.fd_buffered = disk->host.fd_writeout = -1;
     r = open_disk(disk, config, ret_why);
     if (r < 0) {
@@ -144,13 +161,18 @@ ubd_open(const struct ubd_config *config, struct ubd_disk **ret_disk,
 /* Write-out has met a failure.  Whether something acknowledged is lost is for
  * a sync to say, on an open file whose cursor is known (durability.h, D4).
  */
-static void
+static bool
 writeback_failed(void *opaque)
 {
     struct ubd_disk *disk = opaque;
+    enum ubd_flush_how how = UBD_FLUSH_LED;
 
-    if (disk->policy->flush_syncs)
-        (void)ubd_disk_make_durable(disk, NULL); /* It remembers a loss. */
+    if (!disk->policy->flush_syncs)
+        return true;
+    (void)ubd_disk_make_durable(disk, &how); /* It remembers a loss. */
+    /* No sync for what has not completed: that may be what was lost. */
+    return how != UBD_FLUSH_CLEAN ||
+           ubd_durability_is_all_durable(&disk->durability);
 }
 
 static int

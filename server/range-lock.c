@@ -19,11 +19,11 @@ ubd_range_locks_destroy(struct ubd_range_locks *locks)
     pthread_mutex_destroy(&locks->lock);
 }
 
-/* Needs the lock. */
+/* Needs the lock.  Whoever came earlier goes first, so that nobody starves. */
 static bool
 is_blocked(const struct ubd_range_locks *locks, const struct ubd_range *wanted)
 {
-    for (const struct ubd_range *r = locks->held; r; r = r->next)
+    for (const struct ubd_range *r = locks->first; r != wanted; r = r->next)
         if (r->start < wanted->end && wanted->start < r->end &&
             (r->is_exclusive || wanted->is_exclusive))
             return true;
@@ -33,18 +33,22 @@ is_blocked(const struct ubd_range_locks *locks, const struct ubd_range *wanted)
 void
 ubd_range_lock(struct ubd_range_locks *locks, struct ubd_range *range)
 {
+    struct ubd_range **link = &locks->first;
+
     pthread_mutex_lock(&locks->lock);
+    while (*link)
+        link = &(*link)->next;
+    range->next = NULL;
+    *link = range;
     while (is_blocked(locks, range))
         pthread_cond_wait(&locks->released, &locks->lock);
-    range->next = locks->held;
-    locks->held = range;
     pthread_mutex_unlock(&locks->lock);
 }
 
 void
 ubd_range_unlock(struct ubd_range_locks *locks, struct ubd_range *range)
 {
-    struct ubd_range **link = &locks->held;
+    struct ubd_range **link = &locks->first;
 
     pthread_mutex_lock(&locks->lock);
     while (*link != range)

@@ -21,14 +21,14 @@ struct ubd_range {
 struct ubd_range_locks {
     pthread_mutex_t lock;
     pthread_cond_t released; /* Broadcast when a range is released. */
-    struct ubd_range *held;  /* (l) */
+    struct ubd_range *first; /* (l) Held or wanted, in order of arrival. */
 };
 
 void ubd_range_locks_init(struct ubd_range_locks *locks);
 void ubd_range_locks_destroy(struct ubd_range_locks *locks);
 
-/* Wait until no range that overlaps @range, and is exclusive or would be
- * excluded by it, is held; then hold it.
+/* Wait until no range that came earlier overlaps @range and is exclusive, or
+ * would be excluded by it; then hold it.
  */
 void ubd_range_lock(struct ubd_range_locks *locks, struct ubd_range *range);
 void ubd_range_unlock(struct ubd_range_locks *locks, struct ubd_range *range);

@@ -6,21 +6,22 @@
 
 #include "units.h"
 
-#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 
+#define PAGE_SHIFT 12 /* Of the host's page cache, at the least. */
 #define MAP_MEMORY_MAX ((size_t)64 << 20) /* 2 TiB of disk in 4 KiB pages. */
-#define STREAM_WORDS 16    /* 4 MiB: large enough for any disk's best rate. */
-#define STREAM_READY 16    /* Full words after which write-out starts. */
-#define SCATTER_PAGES 512  /* 2 MiB in one piece, with gaps. */
-#define SCATTER_WORDS 1024 /* 256 MiB from its first page to its last. */
+#define STREAM_WORDS 16   /* 4 MiB: large enough for any disk's best rate. */
+#define STREAM_READY 16   /* Full words after which write-out starts. */
+#define SCATTER_PAGES 512 /* 2 MiB in one piece, with gaps. */
+#define SCATTER_BYTES (UINT64_C(256) << 20) /* From its first page on. */
 #define PIECES_MAX 4 /* One is written, one is queued, and some to spare. */
 
 /* A share of pages that were dirty already, of 256, from which on scattered
  * data is better left in the cache as long as the limit allows.
  */
 #define AGAIN_MUCH 48
+#define LEARN_PAGES 64
 
 struct piece {
     uint64_t offset, len;
@@ -50,22 +51,86 @@ raise_max(atomic_int_fast64_t *max, int64_t value)
         continue;
 }
 
-static bool
-has_room(struct ubd_writeback *wb, int64_t pages)
+/* What a write of @len bytes can make dirty: it may begin within a page. */
+static int64_t
+need_of(const struct ubd_writeback *wb, uint64_t len)
 {
-    const int64_t dirty = atomic_load(&wb->dirty);
+    return pages_of(wb, len) + 1;
+}
 
-    /* A write larger than the limit waits until it is alone. */
-    return dirty <= 0 || dirty + pages <= wb->admit_max;
+/* Take @pages of room; false if there is too little.  A write that is larger
+ * than the limit gets its room when nothing else is dirty.
+ */
+static bool
+take_room(struct ubd_writeback *wb, int64_t pages)
+{
+    int64_t dirty = atomic_load(&wb->dirty);
+
+    do {
+        if (dirty > 0 && dirty + pages > wb->admit_max)
+            return false;
+    } while (!atomic_compare_exchange_weak(&wb->dirty, &dirty, dirty + pages));
+    raise_max(&wb->dirty_max, dirty + pages);
+    return true;
+}
+
+static bool
+take_credit(struct ubd_writeback *wb, int64_t pages)
+{
+    atomic_int_fast64_t *mine = &wb->shard[ubd_shard()].credit;
+    int64_t credit = atomic_load_explicit(mine, memory_order_relaxed);
+
+    while (credit >= pages)
+        if (atomic_compare_exchange_weak(mine, &credit, credit - pages))
+            return true;
+    return false;
+}
+
+static bool
+admit_now(struct ubd_writeback *wb, int64_t pages)
+{
+    if (take_credit(wb, pages))
+        return true;
+    if (take_room(wb, pages + wb->batch)) {
+        atomic_fetch_add(&wb->shard[ubd_shard()].credit, wb->batch);
+        return true;
+    }
+    return take_room(wb, pages);
+}
+
+/* Somebody waits: nobody may keep room in hand. */
+static void
+collect_credit(struct ubd_writeback *wb)
+{
+    for (unsigned i = 0; i < UBD_NR_SHARDS; i++)
+        atomic_fetch_sub(&wb->dirty, atomic_exchange(&wb->shard[i].credit, 0));
+}
+
+/* Is there so much that scattered pages are written?  While somebody waits for
+ * room, every page is.
+ */
+static bool
+has_much(struct ubd_writeback *wb)
+{
+    const int64_t enough =
+        atomic_load(&wb->nr_waiters) ? 1 : atomic_load(&wb->start_at);
+
+    return atomic_load(&wb->dirty) - atomic_load(&wb->in_flight) >= enough;
+}
+
+/* Needs the lock.  What is written again and again is no stream. */
+static bool
+has_stream(struct ubd_writeback *wb)
+{
+    return wb->full_len >= wb->stream_ready &&
+           atomic_load(&wb->again) < AGAIN_MUCH;
 }
 
 /* Needs the lock. */
 static bool
 has_work(struct ubd_writeback *wb)
 {
-    return wb->full_len >= STREAM_READY ||
-           atomic_load(&wb->dirty) - atomic_load(&wb->in_flight) >=
-               atomic_load(&wb->start_at);
+    return has_stream(wb) || has_much(wb);
 }
 
 static void
@@ -81,20 +146,52 @@ wake_thread(struct ubd_writeback *wb)
 void
 ubd_writeback_admit(struct ubd_writeback *wb, uint64_t len)
 {
-    const int64_t pages = wb->is_on ? pages_of(wb, len) + 1 : 0;
+    const int64_t pages = wb->is_on ? need_of(wb, len) : 0;
     uint64_t start_ns;
 
-    if (!wb->is_on || has_room(wb, pages))
+    if (!wb->is_on || admit_now(wb, pages))
         return;
     start_ns = ubd_now_ns();
     pthread_mutex_lock(&wb->lock);
-    while (!has_room(wb, pages)) {
+    atomic_fetch_add(&wb->nr_waiters, 1);
+    for (;;) {
+        collect_credit(wb);
+        if (take_room(wb, pages))
+            break;
         pthread_cond_signal(&wb->work);
         pthread_cond_wait(&wb->room, &wb->lock);
     }
+    atomic_fetch_sub(&wb->nr_waiters, 1);
     pthread_mutex_unlock(&wb->lock);
     atomic_fetch_add_explicit(&wb->throttle_ns, ubd_now_ns() - start_ns,
                               memory_order_relaxed);
+}
+
+/* Pages are no longer dirty, or their room was not needed. */
+static void
+give_room(struct ubd_writeback *wb, int64_t pages)
+{
+    atomic_fetch_sub(&wb->dirty, pages);
+    pthread_mutex_lock(&wb->lock);
+    pthread_cond_broadcast(&wb->room);
+    pthread_mutex_unlock(&wb->lock);
+}
+
+/* Room that a write has left over: to the shard's hand, unless that is full or
+ * somebody waits.
+ */
+static void
+give_credit(struct ubd_writeback *wb, int64_t pages)
+{
+    atomic_int_fast64_t *mine = &wb->shard[ubd_shard()].credit;
+
+    if (atomic_load(&wb->nr_waiters)) {
+        give_room(wb, pages);
+        return;
+    }
+    pages += atomic_fetch_add(mine, pages);
+    if (pages > 2 * wb->batch)
+        give_room(wb, atomic_exchange(mine, 0));
 }
 
 /* A word has become full.  If the queue is too, it is found by the round. */
@@ -108,53 +205,43 @@ note_full(struct ubd_writeback *wb, size_t word)
         wb->full[(wb->full_head + wb->full_len) % UBD_FULL_QUEUE] = word;
         wb->full_len++;
     }
-    must_wake = wb->full_len >= STREAM_READY;
+    must_wake = has_stream(wb);
     if (must_wake)
         pthread_cond_signal(&wb->work);
     pthread_mutex_unlock(&wb->lock);
 }
 
-/* @pages of @touched were not dirty before. */
+/* Are pages written again while they are dirty?  Learned from a shard's last
+ * LEARN_PAGES pages or so.
+ */
 static void
-learn_again(struct ubd_writeback *wb, int64_t pages, int64_t touched)
+learn(struct ubd_writeback *wb, int64_t touched, int64_t fresh)
 {
+    const unsigned i = ubd_shard();
     int64_t again = atomic_load_explicit(&wb->again, memory_order_relaxed);
 
-    if (touched > 0)
-        again = (again * 15 + (touched - pages) * 256 / touched) / 16;
+    atomic_fetch_add_explicit(&wb->shard[i].fresh, fresh, memory_order_relaxed);
+    touched += atomic_fetch_add_explicit(&wb->shard[i].touched, touched,
+                                         memory_order_relaxed);
+    if (touched < LEARN_PAGES)
+        return;
+    touched = atomic_exchange_explicit(&wb->shard[i].touched, 0,
+                                       memory_order_relaxed);
+    fresh =
+        atomic_exchange_explicit(&wb->shard[i].fresh, 0, memory_order_relaxed);
+    if (touched <= 0 || fresh > touched)
+        return; /* Another thread of the shard came between. */
+    again = (again * 15 + (touched - fresh) * 256 / touched) / 16;
     atomic_store_explicit(&wb->again, again, memory_order_relaxed);
     atomic_store_explicit(&wb->start_at,
                           again < AGAIN_MUCH ? wb->start_early : wb->start_late,
                           memory_order_relaxed);
 }
 
-static void
-count_dirty(struct ubd_writeback *wb, int64_t pages, int64_t touched)
-{
-    const unsigned shard = ubd_shard();
-    atomic_int_fast64_t *pending = &wb->pending[shard].pages;
-    atomic_int_fast64_t *pending_touched = &wb->pending[shard].touched;
-    int64_t dirty;
-
-    atomic_fetch_add_explicit(pending_touched, touched, memory_order_relaxed);
-    if (!pages)
-        return;
-    pages += atomic_fetch_add_explicit(pending, pages, memory_order_relaxed);
-    if (pages < wb->batch)
-        return;
-    pages = atomic_exchange_explicit(pending, 0, memory_order_relaxed);
-    touched =
-        atomic_exchange_explicit(pending_touched, 0, memory_order_relaxed);
-    learn_again(wb, pages, touched);
-    dirty = atomic_fetch_add(&wb->dirty, pages) + pages;
-    raise_max(&wb->dirty_max, dirty);
-    if (dirty - atomic_load(&wb->in_flight) >= atomic_load(&wb->start_at))
-        wake_thread(wb);
-}
-
 void
 ubd_writeback_dirtied(struct ubd_writeback *wb, uint64_t offset, uint64_t len)
 {
+    const int64_t need = wb->is_on ? need_of(wb, len) : 0;
     int64_t pages = 0;
     size_t last;
 
@@ -169,17 +256,27 @@ ubd_writeback_dirtied(struct ubd_writeback *wb, uint64_t offset, uint64_t len)
         if (is_full)
             note_full(wb, word);
     }
-    count_dirty(wb, pages, pages_of(wb, len));
+    if (need > pages)
+        give_credit(wb, need - pages);
+    learn(wb, pages_of(wb, len), pages);
+    if (pages && has_much(wb))
+        wake_thread(wb);
 }
 
-/* Pages are no longer dirty. */
-static void
-uncount_dirty(struct ubd_writeback *wb, int64_t pages)
+void
+ubd_writeback_zeroed(struct ubd_writeback *wb, uint64_t offset, uint64_t len)
 {
-    atomic_fetch_sub(&wb->dirty, pages);
-    pthread_mutex_lock(&wb->lock);
-    pthread_cond_broadcast(&wb->room);
-    pthread_mutex_unlock(&wb->lock);
+    const uint64_t page = UINT64_C(1) << PAGE_SHIFT;
+    const uint64_t end = offset + len;
+
+    if (offset % page) {
+        ubd_writeback_admit(wb, 1);
+        ubd_writeback_dirtied(wb, offset, 1);
+    }
+    if (end % page) {
+        ubd_writeback_admit(wb, 1);
+        ubd_writeback_dirtied(wb, end - 1, 1);
+    }
 }
 
 int64_t
@@ -201,8 +298,8 @@ ubd_writeback_synced(struct ubd_writeback *wb, int64_t pages)
 {
     if (pages == 0)
         return;
+    give_room(wb, pages);
     atomic_fetch_sub(&wb->in_flight, pages);
-    uncount_dirty(wb, pages);
 }
 
 static void
@@ -226,7 +323,7 @@ take_stream(struct ubd_writeback *wb, struct piece *ret_piece)
 
     pthread_mutex_lock(&wb->lock);
     do {
-        if (wb->full_len < STREAM_READY) {
+        if (!has_stream(wb)) {
             pthread_mutex_unlock(&wb->lock);
             return false;
         }
@@ -254,27 +351,31 @@ take_stream(struct ubd_writeback *wb, struct piece *ret_piece)
 static bool
 take_scattered(struct ubd_writeback *wb, struct piece *ret_piece)
 {
+    /* A ring takes a length of 32 bits. */
+    const size_t words_max =
+        SCATTER_BYTES >> wb->map.page_shift >> UBD_MAP_WORD_SHIFT;
     size_t first, last, word;
     int64_t pages = 0;
 
-    if (atomic_load(&wb->dirty) - atomic_load(&wb->in_flight) <
-        atomic_load(&wb->start_at))
+    if (!has_much(wb))
         return false;
     first = ubd_dirty_map_next(&wb->map, wb->cursor);
     if (first == UBD_MAP_NONE)
         first = ubd_dirty_map_next(&wb->map, 0);
     if (first == UBD_MAP_NONE)
-        return false; /* A sync has taken them. */
+        return false;            /* A sync has taken them. */
+    ret_piece->is_stream = true; /* Unless there is a gap. */
     for (last = word = first;
-         word != UBD_MAP_NONE && word - first < SCATTER_WORDS &&
+         word != UBD_MAP_NONE && (word == first || word - first < words_max) &&
          pages < SCATTER_PAGES;
          word = ubd_dirty_map_next(&wb->map, word + 1)) {
+        if (word > last + 1 || !ubd_dirty_map_is_full(&wb->map, word))
+            ret_piece->is_stream = false;
         pages += ubd_dirty_map_take(&wb->map, word);
         last = word;
     }
     wb->cursor = last + 1;
     make_piece(wb, first, last, pages, ret_piece);
-    ret_piece->is_stream = false;
     return true;
 }
 
@@ -290,26 +391,39 @@ run_on_piece(struct ubd_writeback *wb, enum ubd_op op,
     return ubd_io_run(wb->config.io, &req);
 }
 
+/* From now on nothing is evicted: which piece was lost is not known, as one
+ * wait can take another one's report, and the cache has the only copy.
+ */
+static void
+note_failure(struct ubd_writeback *wb)
+{
+    wb->has_failed = true;
+    wb->must_ask = !wb->config.failed(wb->config.opaque);
+}
+
 static void
 start_piece(struct ubd_writeback *wb, const struct piece *piece)
 {
     atomic_fetch_add(&wb->in_flight, piece->pages);
-    if (run_on_piece(wb, UBD_OP_START_WRITEOUT, piece) < 0)
-        wb->config.failed(wb->config.opaque);
+    if (run_on_piece(wb, UBD_OP_START_WRITEOUT, piece) < 0) {
+        note_failure(wb);
+        /* It may have been an old report, and nothing started: once more. */
+        (void)run_on_piece(wb, UBD_OP_START_WRITEOUT, piece);
+    }
 }
 
 static void
 end_piece(struct ubd_writeback *wb, const struct piece *piece)
 {
     if (run_on_piece(wb, UBD_OP_WAIT_WRITEOUT, piece) < 0)
-        wb->config.failed(wb->config.opaque);
+        note_failure(wb);
     else
         atomic_fetch_add_explicit(&wb->written, bytes_of(wb, piece->pages),
                                   memory_order_relaxed);
-    if (piece->is_stream && wb->config.evict)
+    if (piece->is_stream && wb->config.evict && !wb->has_failed)
         (void)run_on_piece(wb, UBD_OP_EVICT, piece); /* A hint. */
+    give_room(wb, piece->pages);
     atomic_fetch_sub(&wb->in_flight, piece->pages);
-    uncount_dirty(wb, piece->pages);
 }
 
 /* Sleep until there is work; false if it is time to end. */
@@ -330,6 +444,19 @@ wait_for_work(struct ubd_writeback *wb, bool may_sleep)
     return goes_on;
 }
 
+static void
+rest(struct ubd_writeback *wb)
+{
+    const uint64_t until_ns = ubd_now_ns() + 1000000;
+    const struct timespec until = {.tv_sec = until_ns / 1000000000,
+                                   .tv_nsec = until_ns % 1000000000};
+
+    pthread_mutex_lock(&wb->lock);
+    if (!wb->must_stop)
+        (void)pthread_cond_timedwait(&wb->work, &wb->lock, &until);
+    pthread_mutex_unlock(&wb->lock);
+}
+
 static void *
 write_out(void *opaque)
 {
@@ -337,8 +464,11 @@ write_out(void *opaque)
     struct piece pieces[PIECES_MAX]; /* A ring, the oldest at head. */
     unsigned head = 0, nr = 0;
 
-    while (wait_for_work(wb, nr == 0)) {
+    while (wait_for_work(wb, nr == 0 && !wb->must_ask)) {
         struct piece *next = &pieces[(head + nr) % PIECES_MAX];
+
+        if (wb->must_ask)
+            wb->must_ask = !wb->config.failed(wb->config.opaque);
 
         if (nr < PIECES_MAX &&
             (take_stream(wb, next) || take_scattered(wb, next))) {
@@ -349,7 +479,7 @@ write_out(void *opaque)
             head = (head + 1) % PIECES_MAX;
             nr--;
         } else {
-            sched_yield(); /* A sync took it between two looks. */
+            rest(wb); /* What is counted is in a sync, or in hand. */
         }
     }
     return NULL;
@@ -368,10 +498,18 @@ start_thread(struct ubd_writeback *wb)
     return -error;
 }
 
+/* On a disk so huge that a page of the map is as large as the limit. */
+static int64_t
+at_least_one(int64_t pages)
+{
+    return pages > 1 ? pages : 1;
+}
+
 int
 ubd_writeback_start(struct ubd_writeback *wb,
                     const struct ubd_writeback_config *config)
 {
+    pthread_condattr_t attr;
     int64_t limit;
     int r;
 
@@ -380,15 +518,21 @@ ubd_writeback_start(struct ubd_writeback *wb,
     if (r < 0)
         return r;
     limit = config->limit >> wb->map.page_shift;
-    wb->batch = limit / (4 * UBD_NR_SHARDS) < 16
-                    ? limit / (4 * UBD_NR_SHARDS) + 1
-                    : 16; /* 1 MiB in all. */
-    wb->admit_max = limit - wb->batch * UBD_NR_SHARDS;
-    wb->start_early = limit / 4;
-    wb->start_late = wb->admit_max - limit / 32;
+    wb->batch = limit / (8 * UBD_NR_SHARDS) < 16 ? limit / (8 * UBD_NR_SHARDS)
+                                                 : 16; /* 1 MiB in all. */
+    /* Linux leaves a page or two dirty that were written out now and then. */
+    wb->admit_max = at_least_one(limit - limit / 32);
+    wb->stream_ready = limit / (8 * UBD_MAP_WORD) < STREAM_READY
+                           ? at_least_one(limit / (8 * UBD_MAP_WORD))
+                           : STREAM_READY;
+    wb->start_early = at_least_one(limit / 4);
+    wb->start_late = at_least_one(wb->admit_max - limit / 32);
     wb->start_at = wb->start_early;
     pthread_mutex_init(&wb->lock, NULL);
-    pthread_cond_init(&wb->work, NULL);
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC); /* For rest. */
+    pthread_cond_init(&wb->work, &attr);
+    pthread_condattr_destroy(&attr);
     pthread_cond_init(&wb->room, NULL);
     r = start_thread(wb);
     if (r < 0) {
@@ -424,8 +568,8 @@ ubd_writeback_dirty(struct ubd_writeback *wb)
     if (!wb->is_on)
         return 0;
     for (unsigned i = 0; i < UBD_NR_SHARDS; i++)
-        pages +=
-            atomic_load_explicit(&wb->pending[i].pages, memory_order_relaxed);
+        pages -=
+            atomic_load_explicit(&wb->shard[i].credit, memory_order_relaxed);
     return bytes_of(wb, pages);
 }
 

@@ -33,8 +33,10 @@ struct ubd_writeback_config {
     uint64_t limit; /* Bytes. */
     bool evict;     /* Drop streams from the cache once they are written. */
 
-    /* Writeback has failed; called by the thread, without a lock. */
-    void (*failed)(void *opaque);
+    /* Writeback has failed; called by the thread, without a lock.  False if
+     * it cannot be said yet what that means: then it is called again.
+     */
+    bool (*failed)(void *opaque);
     void *opaque;
 };
 
@@ -45,21 +47,25 @@ struct ubd_writeback {
     int64_t admit_max;   /* (c) Pages; a write that would pass it waits. */
     int64_t start_early; /* (c) Pages; from here scattered ones are written, */
     int64_t start_late;  /* (c) or from here if they are written again. */
-    int64_t batch;       /* (c) Pages that a shard counts before it tells. */
+    int64_t batch;       /* (c) Pages of credit that a shard takes at a time. */
 
-    /* Pages that are marked but not yet in dirty, so that not every write
-     * touches the one counter: at most a quarter of the limit in all.
+    /* Pages that a write will make dirty are taken from dirty's room before it,
+     * and given back after it if they were dirty already.  Not one by one: each
+     * shard has some in hand, so that not every write touches the one counter.
      */
     struct {
-        _Alignas(UBD_CACHE_LINE) atomic_int_fast64_t pages; /* (a) */
-        atomic_int_fast64_t touched; /* (a) Those, and ones marked before. */
-    } pending[UBD_NR_SHARDS];
+        _Alignas(UBD_CACHE_LINE) atomic_int_fast64_t credit; /* (a) Pages. */
+        atomic_int_fast64_t touched; /* (a) Pages written of late, */
+        atomic_int_fast64_t fresh;   /* (a) and those that were not dirty. */
+    } shard[UBD_NR_SHARDS];
 
-    _Alignas(UBD_CACHE_LINE) atomic_int_fast64_t dirty; /* (a) Pages. */
-    atomic_int_fast64_t dirty_max;                      /* (a) Pages. */
+    _Alignas(UBD_CACHE_LINE)
+        atomic_int_fast64_t dirty;    /* (a) Pages, with all credit. */
+    atomic_int_fast64_t dirty_max;    /* (a) Pages. */
     atomic_int_fast64_t in_flight;    /* (a) Of dirty, being written out. */
     atomic_int_fast64_t start_at;     /* (a) One of the two above. */
     atomic_int_fast64_t again;        /* (a) Pages marked before, of 256. */
+    atomic_uint nr_waiters;           /* (a) Writers that wait for room. */
     atomic_bool is_asleep;            /* (a) The thread waits for work. */
     atomic_uint_fast64_t written;     /* (a) Bytes, for the metrics. */
     atomic_uint_fast64_t throttle_ns; /* (a) Time that writers waited. */
@@ -70,8 +76,11 @@ struct ubd_writeback {
     bool must_stop;               /* (l) */
     size_t full[UBD_FULL_QUEUE];  /* (l) Words that became full, a ring. */
     unsigned full_head, full_len; /* (l) */
-    size_t cursor;                /* (t) Where the round has come to. */
-    pthread_t thread;             /* (c) */
+    bool has_failed;     /* (t) Writeback, once: nothing is evicted any more. */
+    bool must_ask;       /* (t) What a failure means is not known yet. */
+    size_t stream_ready; /* (c) Full words that start the write-out. */
+    size_t cursor;       /* (t) Where the round has come to. */
+    pthread_t thread;    /* (c) */
 };
 /* Locking key: (l) lock, (c) constant once started, (a) atomic, (t) the thread
  * that writes out.
@@ -92,6 +101,12 @@ void ubd_writeback_admit(struct ubd_writeback *wb, uint64_t len);
 /* After it, also if it failed half way. */
 void ubd_writeback_dirtied(struct ubd_writeback *wb, uint64_t offset,
                            uint64_t len);
+
+/* A range was zeroed or trimmed without writing to it: the pages that it covers
+ * in part are dirty.
+ */
+void ubd_writeback_zeroed(struct ubd_writeback *wb, uint64_t offset,
+                          uint64_t len);
 
 /* A sync is about to be submitted: what is dirty now is its business.  Returns
  * how much that is, to be given to ubd_writeback_synced when it has ended.

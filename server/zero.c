@@ -89,7 +89,9 @@ try_method(struct ubd_disk *disk, enum method method, uint64_t len,
         atomic_fetch_or_explicit(&disk->proven, bit, memory_order_relaxed);
     if (r != -EOPNOTSUPP && r != -ENOSYS && r != -ENOTTY && r != -EINVAL)
         return r;
-    atomic_fetch_or_explicit(&disk->unsupported, bit, memory_order_relaxed);
+    /* A range that is refused says nothing of a way that has worked before. */
+    if (r != -EINVAL || !(atomic_load(&disk->proven) & bit))
+        atomic_fetch_or_explicit(&disk->unsupported, bit, memory_order_relaxed);
     return -EOPNOTSUPP;
 }
 

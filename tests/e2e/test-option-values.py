@@ -25,9 +25,45 @@ def a_typo_in_io_lists_the_valid_names(t):
 @test
 def a_bad_boolean_names_the_parameter_and_the_value(t):
     img = t.image()
-    for key in ("direct", "lock", "trim"):
+    for key in ("direct", "evict", "lock", "trim"):
         for value in ("maybe", "", "2"):
             mentions(t.refuse(img, f"{key}={value}"), key, value)
+
+
+@test
+def a_bad_size_names_the_parameter_and_the_value(t):
+    img = t.image()
+    for value in ("abc", "", "-1", "+1M", " 1M", "1M ", "1.5M", "64X", "64MB",
+                  "0x100000", "M", "16E", "9223372036854775808",
+                  "18446744073709551616", "99999999999999999999999G"):
+        mentions(t.refuse(img, f"dirty-limit={value}"), "dirty-limit",
+                 value.strip(), "64M")
+
+
+@test
+def a_dirty_limit_below_the_smallest_names_it(t):
+    img = t.image()
+    for value in ("1", "1K", "1023K", "1048575"):
+        mentions(t.refuse(img, f"dirty-limit={value}"), "dirty-limit", value,
+                 "1M")
+
+
+@test
+def sizes_with_and_without_a_suffix_mean_what_they_say(t):
+    # A limit of 1 MiB shows, as the rest of three must have been written out;
+    # and a large one, as a stream this short is left alone.
+    for value in ("1M", "1m", "1024K", "1024k", "1048576", "1048576b"):
+        server = t.serve(t.image(3 * MiB), f"dirty-limit={value}")
+        server.connect().pwrite(b"s" * (3 * MiB), 0)
+        m = server.stop()
+        check(m("ubd_writeout_bytes_total") >= MiB,
+              f"dirty-limit={value}: {m('ubd_writeout_bytes_total')} bytes "
+              "were written out")
+    for value in ("0", "0M", "64M", "1G", "7E", "9223372036854775807"):
+        server = t.serve(t.image(3 * MiB), f"dirty-limit={value}")
+        server.connect().pwrite(b"s" * (3 * MiB), 0)
+        equal(server.stop()("ubd_writeout_bytes_total"), 0,
+              f"dirty-limit={value}: bytes written out")
 
 
 @test
@@ -41,7 +77,9 @@ def a_parameter_given_twice_is_refused(t):
     img = t.image()
     for one, two in (("cache=barrier", "cache=unsafe"),
                      ("io=auto", "io=syscalls"),
-                     ("direct=false", "direct=true")):
+                     ("direct=false", "direct=true"),
+                     ("dirty-limit=0", "dirty-limit=1M"),
+                     ("evict=true", "evict=false")):
         mentions(t.refuse(img, one, two), one.split("=")[0])
 
 
@@ -57,7 +95,8 @@ def direct_false_beside_an_alias_that_means_direct_is_refused(t):
 @test
 def an_error_is_one_line(t):
     img = t.image()
-    for args in (("cache=barier",), ("io=x",), ("direct=x",), ("nothing=x",)):
+    for args in (("cache=barier",), ("io=x",), ("direct=x",), ("evict=x",),
+                 ("dirty-limit=x",), ("dirty-limit=1K",), ("nothing=x",)):
         out = t.refuse(img, *args).strip()
         equal(len(out.splitlines()), 1, f"lines of {out!r}")
 

@@ -256,14 +256,14 @@ def make_filesystem(kind, dev, sector=512):
 # A host that loses data.
 #
 # The disk is a loop device over a file on a tmpfs.  The blocks under the
-# image are taken out of that file, except for the first @healthy bytes of the
-# image, and the tmpfs is then shrunk to what is in use: writes to the rest of
-# the image reach the page cache, are acknowledged, and fail at writeback.
+# image are taken out of that file, from byte @healthy of the image to byte
+# @healthy_again, and the tmpfs is then shrunk to what is in use: writes to that
+# range reach the page cache, are acknowledged, and fail at writeback.
 # Everything else on the disk (journal, inodes) has its space and stays healthy.
 class LossyHost:
     IMAGE = 16 * MiB
 
-    def __init__(self, t, kind, healthy=1 * MiB):
+    def __init__(self, t, kind, healthy=1 * MiB, healthy_again=IMAGE):
         self.healthy = healthy
         self.tmpfs = t.tmpfs(512 * MiB)
         backing = os.path.join(self.tmpfs, "disk")
@@ -289,8 +289,9 @@ class LossyHost:
                 # A page of the tmpfs goes as a whole or not at all.
                 assert physical % 4096 == length % 4096 == 0
                 keep = min(max(self.healthy - logical, 0), length)
-                if length > keep:
-                    punch(f.fileno(), physical + keep, length - keep)
+                end = min(max(healthy_again - logical, 0), length)
+                if end > keep:
+                    punch(f.fileno(), physical + keep, end - keep)
         self.shrink()
 
     def shrink(self):
@@ -302,6 +303,14 @@ class LossyHost:
     def grow(self):
         """Make room: the host is healthy again."""
         run("mount", "-o", "remount,size=%d" % (1024 * MiB), self.tmpfs)
+
+
+def write_back_rest(path):
+    """What a server that has given up left in the cache, so that the next one
+    does not meet it; the kernel tells of each failure once.
+    """
+    with open(path, "r+b") as f, contextlib.suppress(OSError):
+        os.fdatasync(f.fileno())
 
 
 def punch(fd, offset, length):

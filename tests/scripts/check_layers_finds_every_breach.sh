@@ -23,8 +23,7 @@ fresh_tree() {
 
 mkdir -p "$tree/build/server"
 cp -r "$src/server" "$src/plugins" "$src/include" "$tree"
-touch "$tree/server/ranges.c"
-for module in disk durability policy ranges stats; do
+for module in disk durability policy dirty-map stats; do
     object $module 'int strcmp(); int f(void) { return strcmp(); }'
 done
 object io-uring \
@@ -116,7 +115,7 @@ object durability "$(printf 'void %s();\n' "${needs[@]##* }")
     void f(void) { $(printf '%s(); ' "${needs[@]##* }") }"
 breaks 'server/durability.c does no I/O' "${needs[@]}"
 
-for module in policy ranges stats; do
+for module in policy dirty-map stats; do
     object $module 'int open(); int f(void) { return open(); }'
     breaks "server/$module.c does no I/O"
 done

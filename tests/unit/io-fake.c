@@ -12,6 +12,9 @@
 #include <string.h>
 
 #define SECTOR 512
+#define PAGE 4096
+
+enum { ANY = -1, CLEAN, DIRTY, WRITING }; /* What a page can be. */
 
 static struct fake *current; /* The newest one: for fake_opened. */
 
@@ -21,12 +24,6 @@ struct fake_change {
     uint64_t offset, len;
     unsigned char *data;
     struct fake_change *next;
-};
-
-struct fake_held {
-    enum fake_kind kind;
-    bool is_released;
-    struct fake_held *next;
 };
 
 /* One attempt on its way. */
@@ -66,10 +63,13 @@ kind_of(const struct ubd_req *req)
         return FAKE_ZEROOUT;
     case UBD_OP_DISCARD:
         return FAKE_DISCARD;
-    case UBD_OP_PREFETCH:
     case UBD_OP_START_WRITEOUT:
+        return FAKE_START_WRITEOUT;
     case UBD_OP_WAIT_WRITEOUT:
+        return FAKE_WAIT_WRITEOUT;
     case UBD_OP_EVICT:
+        return FAKE_EVICT;
+    case UBD_OP_PREFETCH:
         break;
     }
     return FAKE_PREFETCH;
@@ -134,6 +134,24 @@ take_fault(struct fake *fake, const struct call *call)
     return (struct fake_rule){0};
 }
 
+/* Needs the lock.  The pages of [@offset, @offset + @len) that are in state
+ * @from, or all, become @to.
+ */
+static void
+set_pages(struct fake *fake, uint64_t offset, uint64_t len, int from, int to)
+{
+    if (len == 0)
+        return;
+    for (uint64_t i = offset / PAGE; i <= (offset + len - 1) / PAGE; i++) {
+        if (from != ANY && fake->page[i] != from)
+            continue;
+        fake->nr_dirty += (to != CLEAN) - (fake->page[i] != CLEAN);
+        fake->page[i] = to;
+    }
+    if (fake->nr_dirty > fake->nr_dirty_max)
+        fake->nr_dirty_max = fake->nr_dirty;
+}
+
 /* Needs the lock.  @data is NULL for zeroes. */
 static void
 enter_cache(struct fake *fake, struct call *call, const void *data)
@@ -151,6 +169,7 @@ enter_cache(struct fake *fake, struct call *call, const void *data)
     memcpy(fake->cache + change->offset, change->data, call->len);
     *fake->changes_end = change;
     fake->changes_end = &change->next;
+    set_pages(fake, change->offset, change->len, ANY, DIRTY);
 }
 
 /* Needs the lock. */
@@ -174,6 +193,9 @@ is_covered(const struct fake_change *change, const struct call *call)
         return true;
     if (call->kind == FAKE_DURABLE)
         return change->seq == call->seq;
+    if (call->kind == FAKE_WAIT_WRITEOUT)
+        return change->offset < call->req->offset + call->req->len &&
+               change->offset + change->len > call->req->offset;
     return change->returned > 0 && change->returned <= call->covered;
 }
 
@@ -267,6 +289,7 @@ run_durable(struct fake *fake, struct call *call)
     if (fake->has_no_power)
         return -EIO;
     write_back(fake, call, error);
+    set_pages(fake, call->req->offset, call->len, ANY, CLEAN);
     r = take_report(fake, call->req->fd);
     return r < 0 ? r : (int64_t)call->len;
 }
@@ -281,7 +304,64 @@ run_sync(struct fake *fake, struct call *call)
     if (fake->has_no_power)
         return -EIO;
     write_back(fake, call, error);
+    set_pages(fake, 0, fake->size, ANY, CLEAN);
     return take_report(fake, call->req->fd);
+}
+
+/* Needs the lock.  As sync_file_range: an old report comes first, and then
+ * nothing is started.  What is written out stays among the changes, since a
+ * power cut may take it.
+ */
+static int64_t
+run_start(struct fake *fake, struct call *call)
+{
+    const struct ubd_req *req = call->req;
+    int r;
+
+    pass(fake, call, FAKE_RUNNING);
+    if (fake->has_no_power)
+        return -EIO;
+    r = take_report(fake, req->fd);
+    if (r == 0)
+        set_pages(fake, req->offset, req->len, DIRTY, WRITING);
+    return r;
+}
+
+/* Needs the lock. */
+static int64_t
+run_wait(struct fake *fake, struct call *call)
+{
+    const struct ubd_req *req = call->req;
+
+    pass(fake, call, FAKE_RUNNING);
+    if (fake->has_no_power)
+        return -EIO;
+    if (call->fault.fault == FAKE_LOSE)
+        write_back(fake, call, call->fault.error);
+    set_pages(fake, req->offset, req->len, WRITING, CLEAN);
+    return take_report(fake, req->fd);
+}
+
+/* Needs the lock.  What is neither dirty nor lost reads as before. */
+static int64_t
+run_evict(struct fake *fake, struct call *call)
+{
+    const uint64_t start = call->req->offset, end = start + call->req->len;
+
+    pass(fake, call, FAKE_RUNNING);
+    for (uint64_t i = start / PAGE; i <= (end - 1) / PAGE; i++)
+        if (fake->page[i] == WRITING)
+            fake->was_evicted_early = true;
+    memcpy(fake->cache + start, fake->stable + start, end - start);
+    for (const struct fake_change *c = fake->changes; c; c = c->next) {
+        const uint64_t from = c->offset > start ? c->offset : start;
+        const uint64_t to = c->offset + c->len < end ? c->offset + c->len : end;
+
+        for (uint64_t i = from; i < to; i++)
+            if (fake->stable_seq[i] <= c->seq)
+                fake->cache[i] = c->data[i - c->offset];
+    }
+    return 0;
 }
 
 /* Needs the lock. */
@@ -342,6 +422,10 @@ count_attempt(struct fake *fake, struct call *call)
     fake->count[call->kind]++;
     if (++fake->running[call->kind] > fake->running_max[call->kind])
         fake->running_max[call->kind] = fake->running[call->kind];
+    if (call->kind >= FAKE_START_WRITEOUT && fake->nr_pieces < FAKE_PIECES)
+        fake->piece[fake->nr_pieces++] =
+            (struct fake_piece){call->kind, call->req->offset, call->req->len};
+    pthread_cond_broadcast(&fake->changed);
     fake->nr_attempts++;
     if (fake->nr_attempts == fake->lose_after)
         write_back(fake, NULL, -EIO);
@@ -378,6 +462,12 @@ run(struct fake *fake, struct call *call)
         return run_durable(fake, call);
     case FAKE_SYNC:
         return run_sync(fake, call);
+    case FAKE_START_WRITEOUT:
+        return run_start(fake, call);
+    case FAKE_WAIT_WRITEOUT:
+        return run_wait(fake, call);
+    case FAKE_EVICT:
+        return run_evict(fake, call);
     case FAKE_PREFETCH:
         return 0;
     default:
@@ -429,136 +519,25 @@ fake_new(uint64_t size)
     fake->cache = calloc(1, size);
     fake->stable = calloc(1, size);
     fake->stable_seq = calloc(size, sizeof fake->stable_seq[0]);
+    fake->page = calloc(size / PAGE + 1, 1);
     fake->changes_end = &fake->changes;
     current = fake;
     return fake;
 }
 
 void
-fake_heal(struct fake *fake)
-{
-    pthread_mutex_lock(&fake->lock);
-    while (fake->rules) {
-        struct fake_rule *rule = fake->rules;
-
-        fake->rules = rule->next;
-        free(rule);
-    }
-    pthread_mutex_unlock(&fake->lock);
-}
-
-void
 fake_free(struct fake *fake)
 {
     current = NULL;
-    write_back(fake, NULL, 0);
+    write_back(fake, NULL, -EIO); /* Quicker than to put it on the disk. */
     fake_heal(fake);
     free(fake->cache);
     free(fake->stable);
     free(fake->stable_seq);
+    free(fake->page);
     pthread_cond_destroy(&fake->changed);
     pthread_mutex_destroy(&fake->lock);
     free(fake);
-}
-
-void
-fake_script(struct fake *fake, struct fake_rule rule)
-{
-    struct fake_rule *copy = malloc(sizeof *copy);
-    struct fake_rule **link;
-
-    *copy = rule;
-    copy->next = NULL;
-    pthread_mutex_lock(&fake->lock);
-    for (link = &fake->rules; *link;)
-        link = &(*link)->next;
-    *link = copy;
-    pthread_mutex_unlock(&fake->lock);
-}
-
-void
-fake_hold(struct fake *fake, enum fake_kind kind, enum fake_stage stage)
-{
-    pthread_mutex_lock(&fake->lock);
-    fake->is_holding[kind][stage] = true;
-    pthread_mutex_unlock(&fake->lock);
-}
-
-void
-fake_hold_no_more(struct fake *fake, enum fake_kind kind)
-{
-    pthread_mutex_lock(&fake->lock);
-    for (unsigned i = 0; i < FAKE_NR_STAGES; i++)
-        fake->is_holding[kind][i] = false;
-    pthread_mutex_unlock(&fake->lock);
-}
-
-void
-fake_unhold(struct fake *fake, enum fake_kind kind)
-{
-    fake_hold_no_more(fake, kind);
-    pthread_mutex_lock(&fake->lock);
-    for (struct fake_held *h = fake->held; h; h = h->next)
-        if (h->kind == kind)
-            h->is_released = true;
-    pthread_cond_broadcast(&fake->changed);
-    pthread_mutex_unlock(&fake->lock);
-}
-
-/* Needs the lock.  The @nth of a kind that is held and not let go, or NULL. */
-static struct fake_held *
-find_held(struct fake *fake, enum fake_kind kind, unsigned nth)
-{
-    for (struct fake_held *h = fake->held; h; h = h->next)
-        if (h->kind == kind && !h->is_released && nth-- == 0)
-            return h;
-    return NULL;
-}
-
-/* Needs the lock. */
-static bool
-is_there(const struct fake *fake, const struct fake_held *held)
-{
-    for (const struct fake_held *h = fake->held; h; h = h->next)
-        if (h == held)
-            return true;
-    return false;
-}
-
-void
-fake_wait_held(struct fake *fake, enum fake_kind kind, unsigned nr)
-{
-    pthread_mutex_lock(&fake->lock);
-    while (nr > 0 && !find_held(fake, kind, nr - 1))
-        pthread_cond_wait(&fake->changed, &fake->lock);
-    pthread_mutex_unlock(&fake->lock);
-}
-
-void
-fake_release(struct fake *fake, enum fake_kind kind, unsigned nth)
-{
-    struct fake_held *held;
-
-    fake_wait_held(fake, kind, nth + 1);
-    pthread_mutex_lock(&fake->lock);
-    held = find_held(fake, kind, nth);
-    held->is_released = true;
-    pthread_cond_broadcast(&fake->changed);
-    /* It can only be held at a later stage again, as another one. */
-    while (is_there(fake, held) && held->is_released)
-        pthread_cond_wait(&fake->changed, &fake->lock);
-    pthread_mutex_unlock(&fake->lock);
-}
-
-unsigned
-fake_count(struct fake *fake, enum fake_kind kind)
-{
-    unsigned count;
-
-    pthread_mutex_lock(&fake->lock);
-    count = fake->count[kind];
-    pthread_mutex_unlock(&fake->lock);
-    return count;
 }
 
 void

@@ -9,7 +9,8 @@
  *   a write with RWF_DSYNC only itself.
  * - A failed writeback leaves the pages clean: what it lost stays readable and
  *   is never written again.  It is reported once through each open file, by
- *   the next sync or RWF_DSYNC write there.
+ *   the next sync, RWF_DSYNC write or wait for write-out there.
+ * - Write-out puts nothing on the disk for certain: only a sync does.
  * - A power cut keeps any subset of what was not synced, by 512-byte sectors.
  */
 #ifndef IO_FAKE_H
@@ -28,6 +29,9 @@ enum fake_kind {
     FAKE_ZEROOUT,
     FAKE_DISCARD,
     FAKE_PREFETCH,
+    FAKE_START_WRITEOUT, /* This one and those below are logged. */
+    FAKE_WAIT_WRITEOUT,
+    FAKE_EVICT,
     FAKE_NR_KINDS,
 };
 
@@ -35,7 +39,9 @@ enum fake_fault {
     FAKE_NONE,
     FAKE_FAIL,  /* Returns .error; nothing else happens. */
     FAKE_SHORT, /* Transfers .bytes only. */
-    FAKE_LOSE,  /* Its own writeback fails with .error (SYNC, DURABLE). */
+    FAKE_LOSE,  /* Its own writeback fails with .error (SYNC, DURABLE,
+                 * WAIT_WRITEOUT).
+                 */
 };
 
 /* What happens to requests of @kind after @skip of them, @times times. */
@@ -61,9 +67,22 @@ enum fake_stage {
 };
 
 struct fake_change; /* In the page cache and not on the disk. */
-struct fake_held;   /* A request that stands still. */
+
+/* A request that stands still. */
+struct fake_held {
+    enum fake_kind kind;
+    bool is_released;
+    struct fake_held *next;
+};
+
+/* A request of the write-out. */
+struct fake_piece {
+    enum fake_kind kind;
+    uint64_t offset, len;
+};
 
 #define FAKE_FDS 1024
+#define FAKE_PIECES 256 /* More than a test looks at. */
 
 struct fake {
     struct ubd_io io;
@@ -77,6 +96,12 @@ struct fake {
     unsigned char *cache;  /* (l) What reads return. */
     unsigned char *stable; /* (l) What is on the disk for certain. */
     uint32_t *stable_seq;  /* (l) For each byte, the change that made it. */
+
+    unsigned char *page;   /* (l) Clean, dirty or being written out. */
+    unsigned nr_dirty;     /* (l) Pages that are not clean. */
+    unsigned nr_dirty_max; /* (l) */
+    struct fake_piece piece[FAKE_PIECES]; /* (l) In order of submission. */
+    unsigned nr_pieces;                   /* (l) */
 
     struct fake_change *changes;      /* (l) Oldest first. */
     struct fake_change **changes_end; /* (l) */
@@ -95,13 +120,14 @@ struct fake {
     int error;                 /* (l) How the last one failed. */
     unsigned cursor[FAKE_FDS]; /* (l) What each open file has reported. */
 
-    uint64_t chaos;       /* (c) Seed of random delays and shortness, or 0. */
-    uint64_t lose_after;  /* (l) Attempts until a writeback fails, or 0. */
-    uint64_t cut_after;   /* (l) Attempts until the power fails, or 0. */
-    uint64_t nr_attempts; /* (l) */
-    bool has_no_power;    /* (l) */
-    bool has_grown;       /* (l) Something tried to change the length. */
-    bool is_misaligned;   /* (l) A direct request was. */
+    uint64_t chaos;         /* (c) Seed of random delays and shortness, or 0. */
+    uint64_t lose_after;    /* (l) Attempts until a writeback fails, or 0. */
+    uint64_t cut_after;     /* (l) Attempts until the power fails, or 0. */
+    uint64_t nr_attempts;   /* (l) */
+    bool has_no_power;      /* (l) */
+    bool has_grown;         /* (l) Something tried to change the length. */
+    bool is_misaligned;     /* (l) A direct request was. */
+    bool was_evicted_early; /* (l) A page was, before it had been waited for. */
 };
 /* Locking key: (l) lock, (c) constant while requests run. */
 
@@ -129,6 +155,14 @@ void fake_release(struct fake *fake, enum fake_kind kind, unsigned nth);
 void fake_opened(int fd);
 
 unsigned fake_count(struct fake *fake, enum fake_kind kind);
+/* Wait until there have been @nr attempts. */
+void fake_wait_count(struct fake *fake, enum fake_kind kind, unsigned nr);
+
+/* What was asked of the write-out, oldest first; returns how many, at most
+ * @max.
+ */
+unsigned fake_pieces(struct fake *fake, enum fake_kind kind,
+                     struct fake_piece *pieces, unsigned max);
 
 /* The kernel writes back everything that is not on the disk, and fails. */
 void fake_lose(struct fake *fake, int error);

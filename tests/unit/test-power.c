@@ -47,7 +47,8 @@ struct scenario {
     const char *cache;
     bool is_direct;
     bool must_write_zeroes;
-    bool loses; /* A writeback fails before the power does. */
+    bool loses;      /* A writeback fails before the power does. */
+    bool writes_out; /* All the time, with a limit of a few pages. */
 };
 
 /* The eight bytes at @word of version @version. */
@@ -165,12 +166,31 @@ check_survivors(const struct load *load, const struct fake *fake)
     }
 }
 
+/* A limit of pages where users have one of MiB. */
+static struct ubd_disk *
+open_limited_disk(struct fake *fake, const char *cache)
+{
+    struct ubd_disk *disk = unit_limited_disk(fake, cache, 1024 * KIB, false);
+    struct ubd_writeback *wb = &disk->writeback;
+
+    wb->batch = 1;
+    wb->admit_max = 6;
+    wb->start_at = wb->start_early = 2;
+    wb->start_late = 4;
+    return disk;
+}
+
 static struct ubd_disk *
 open_disk(struct fake *fake, const struct scenario *s)
 {
-    struct ubd_disk *disk = s->is_direct
-                                ? unit_direct_disk(fake, s->cache, 4096, 512)
-                                : unit_disk(fake, s->cache);
+    struct ubd_disk *disk;
+
+    if (s->is_direct)
+        disk = unit_direct_disk(fake, s->cache, 4096, 512);
+    else if (s->writes_out)
+        disk = open_limited_disk(fake, s->cache);
+    else
+        disk = unit_disk(fake, s->cache);
 
     disk->host.block_size = BLOCK; /* So that trims do something. */
     if (s->must_write_zeroes)
@@ -282,6 +302,26 @@ START_TEST(nothing_is_acknowledged_in_osync_after_it_was_lost)
 }
 END_TEST
 
+START_TEST(it_survives_with_a_limit_of_dirty_data)
+{
+    run_seeds(&(struct scenario){.cache = "barrier", .writes_out = true});
+}
+END_TEST
+
+START_TEST(it_survives_with_a_limit_where_zeroes_have_to_be_written)
+{
+    run_seeds(&(struct scenario){
+        .cache = "barrier", .must_write_zeroes = true, .writes_out = true});
+}
+END_TEST
+
+START_TEST(write_out_takes_no_report_of_a_loss_that_a_flush_needs)
+{
+    run_seeds(&(struct scenario){
+        .cache = "barrier", .loses = true, .writes_out = true});
+}
+END_TEST
+
 int
 main(void)
 {
@@ -292,6 +332,9 @@ main(void)
         everything_acknowledged_in_osync_survives_a_power_cut,
         nothing_is_acknowledged_for_durable_after_it_was_lost,
         nothing_is_acknowledged_in_osync_after_it_was_lost,
+        it_survives_with_a_limit_of_dirty_data,
+        it_survives_with_a_limit_where_zeroes_have_to_be_written,
+        write_out_takes_no_report_of_a_loss_that_a_flush_needs,
         NULL,
     };
 

@@ -76,19 +76,44 @@ unit_file(uint64_t size, char path[64])
     return fd;
 }
 
+/* The write-out starts again, on @io. */
+static void
+move_writeback(struct ubd_disk *disk, struct ubd_io *io)
+{
+    struct ubd_writeback_config config = disk->writeback.config;
+
+    if (!disk->writeback.is_on)
+        return;
+    ubd_writeback_stop(&disk->writeback);
+    config.io = io;
+    ck_assert_int_eq(ubd_writeback_start(&disk->writeback, &config), 0);
+}
+
 struct ubd_disk *
 unit_disk(struct fake *fake, const char *cache)
 {
+    return unit_limited_disk(fake, cache, 0, false);
+}
+
+struct ubd_disk *
+unit_limited_disk(struct fake *fake, const char *cache, int64_t limit,
+                  bool evict)
+{
     char path[64];
     const int fd = unit_file(fake->size, path);
-    const struct ubd_config config = {
-        .path = path, .cache = cache, .trim = true, .io = UBD_IO_SYSCALLS};
+    const struct ubd_config config = {.path = path,
+                                      .cache = cache,
+                                      .trim = true,
+                                      .dirty_limit = limit,
+                                      .evict = evict,
+                                      .io = UBD_IO_SYSCALLS};
     struct ubd_disk *disk;
     const char *why;
 
     ck_assert_int_eq(ubd_open(&config, &disk, &why), 0);
     close(fd);
     ck_assert_int_eq(ubd_start(disk), 0);
+    move_writeback(disk, &fake->io);
     disk->io->ops->close(disk->io);
     disk->io = &fake->io;
     return disk;
@@ -117,6 +142,7 @@ unit_close(struct ubd_disk *disk, struct fake *fake)
 {
     ck_assert(!fake->has_grown);
     ck_assert(!fake->is_misaligned);
+    ck_assert(!fake->was_evicted_early);
     ubd_close(disk);
     fake_free(fake);
 }

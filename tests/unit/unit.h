@@ -27,6 +27,10 @@ struct ubd_disk *unit_disk(struct fake *fake, const char *cache);
 struct ubd_disk *unit_direct_disk(struct fake *fake, const char *cache,
                                   uint32_t align, uint32_t mem_align);
 
+/* A disk that has at most @limit bytes dirty. */
+struct ubd_disk *unit_limited_disk(struct fake *fake, const char *cache,
+                                   int64_t limit, bool evict);
+
 /* At most @max syncs at a time from now on. */
 void unit_limit_syncs(struct ubd_disk *disk, unsigned max);
 

@@ -1,0 +1,66 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# Guards dirty-limit where the host is not what the e2e tests run on: other
+# file systems and block devices.  The kernel (cachestat, Linux 6.5) is asked
+# after every request how much is dirty; and a FLUSH after write-out has taken
+# everything along is still a flush of the host's disk.
+
+import sys
+
+from hosts import *
+
+LIMIT = MiB
+SIZE = 12 * MiB
+
+
+def cachestat(fd):
+    """Bytes that are cached, and that are dirty or being written back."""
+    answer = (ctypes.c_uint64 * 5)()
+    if libc.syscall(451, fd, (ctypes.c_uint64 * 2)(), answer, 0) != 0:
+        skip("no cachestat(2): " + os.strerror(ctypes.get_errno()))
+    return answer[0] * 4096, (answer[1] + answer[2]) * 4096
+
+
+def writes(seed):
+    """[(offset, length)]: a stream, then scattered ones."""
+    for length in 4096, 65536, MiB, 4 * MiB:
+        for at in range(0, 4 * MiB, length):
+            yield at, length
+    for i in range(800):
+        yield (i * 1597 + seed) % (SIZE // 4096) * 4096, 4096
+
+
+def test(t):
+    host = Host(t, sys.argv[1], SIZE)
+    s = t.server(host.image, "dirty-limit=%dM" % (LIMIT // MiB), *sys.argv[2:])
+    h = s.connect()
+    fd = os.open(host.image, os.O_RDONLY)
+    disk = bytearray(SIZE)
+    for i, (at, length) in enumerate(writes(1)):
+        disk[at:at + length] = pattern(i, length)
+        h.pwrite(disk[at:at + length], at)
+        dirty = cachestat(fd)[1]
+        # Linux counts a folio of 64 KiB as dirty if a page of it is.
+        bound = LIMIT + min(length, MiB) + 64 * 1024
+        assert dirty <= bound, "after %d+%d: %d bytes dirty, limit %d" % (
+            at, length, dirty, LIMIT)
+
+    before, write, after = 1, 2, 4
+    r = libc.sync_file_range(fd, ctypes.c_long(0), ctypes.c_long(0),
+                             before | write | after)
+    assert r == 0 and cachestat(fd)[1] == 0
+    flushes = host.disk.flushes()
+    h.flush()
+    assert host.disk.flushes() > flushes, "FLUSH after write-out: no flush"
+    os.close(fd)
+    s.stop()
+    s.expect_metric("ubd_dirty_bytes", 0)
+    s.expect_metric("ubd_syncs_submitted_total", 1)
+    peak = s.metric("ubd_dirty_bytes_peak")
+    assert LIMIT // 8 < peak <= 2 * LIMIT, "ubd_dirty_bytes_peak %d" % peak
+    assert s.metric("ubd_writeout_bytes_total") > 0
+    assert host.content() == disk, "the file differs from what was written"
+
+
+main(test)

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ *
+ * A leader that is held up between its sync and the recording of the result
+ * must still have its open files: whoever borrowed one then would be told
+ * nothing, and be believed.
+ */
+#include "unit.h"
+
+#include <sched.h>
+
+static const char block[4096] = "some data";
+static atomic_bool must_hold, is_held;
+
+int __real_ubd_durability_finish(struct ubd_durability *d,
+                                 struct ubd_sync *sync, int result);
+int __wrap_ubd_durability_finish(struct ubd_durability *d,
+                                 struct ubd_sync *sync, int result);
+
+/* The first leader to come here waits until it may go on. */
+int
+__wrap_ubd_durability_finish(struct ubd_durability *d, struct ubd_sync *sync,
+                             int result)
+{
+    if (atomic_load(&must_hold) && !atomic_exchange(&is_held, true))
+        while (atomic_load(&must_hold))
+            sched_yield();
+    return __real_ubd_durability_finish(d, sync, result);
+}
+
+static void
+hold_next_verdict(void)
+{
+    atomic_store(&is_held, false);
+    atomic_store(&must_hold, true);
+}
+
+static void
+wait_verdict(void)
+{
+    while (!atomic_load(&is_held))
+        sched_yield();
+}
+
+static struct ubd_disk *
+settled_disk(struct fake *fake)
+{
+    struct ubd_disk *disk = unit_disk(fake, "barrier");
+
+    ck_assert_int_eq(ubd_flush(disk), 0);
+    return disk;
+}
+
+START_TEST(lane_is_kept_until_the_result_is_recorded)
+{
+    struct fake *fake = fake_new(64 * KIB);
+    struct ubd_disk *disk = settled_disk(fake);
+    struct unit_job first;
+
+    ck_assert_int_eq(ubd_write(disk, block, 4096, 32 * KIB, 0), 0);
+    fake_lose(fake, -EIO);
+    hold_next_verdict();
+    unit_start_flush(&first, disk);
+    wait_verdict();
+    ck_assert_int_eq(ubd_write(disk, block, 4096, 0, 0), 0);
+    ck_assert_int_eq(ubd_flush(disk), -EIO);
+    atomic_store(&must_hold, false);
+    ck_assert_int_eq(unit_join(&first), -EIO);
+    ck_assert_int_eq(ubd_loss(disk), EIO);
+    unit_close(disk, fake);
+}
+END_TEST
+
+START_TEST(witness_is_kept_until_the_result_is_recorded)
+{
+    struct fake *fake = fake_new(64 * KIB);
+    struct ubd_disk *disk = settled_disk(fake);
+    struct unit_job first, second;
+
+    /* A harmless failure, after which all lanes are stale. */
+    fake_script(fake, (struct fake_rule){.kind = FAKE_DURABLE,
+                                         .fault = FAKE_LOSE,
+                                         .error = -ENOSPC});
+    ck_assert_int_eq(ubd_write(disk, block, 4096, 0, UBD_FUA), -ENOSPC);
+    fake_heal(fake);
+    ck_assert_int_eq(ubd_loss(disk), 0);
+
+    ck_assert_int_eq(ubd_write(disk, block, 4096, 32 * KIB, 0), 0);
+    fake_lose(fake, -EIO);
+    fake_hold(fake, FAKE_SYNC, FAKE_RUNNING);
+    hold_next_verdict();
+    unit_start_flush(&first, disk);
+    fake_wait_held(fake, FAKE_SYNC, 1);
+    ck_assert_int_eq(ubd_write(disk, block, 4096, 4096, 0), 0);
+    unit_start_flush(&second, disk);
+    fake_wait_held(fake, FAKE_SYNC, 2);
+    fake_unhold(fake, FAKE_SYNC); /* Both are on lanes that are stale. */
+    wait_verdict();
+    unit_give_way(&second);
+    atomic_store(&must_hold, false);
+    ck_assert_int_eq(unit_join(&first), -EIO);
+    ck_assert_int_eq(unit_join(&second), -EIO);
+    ck_assert_int_eq(ubd_loss(disk), EIO);
+    unit_close(disk, fake);
+}
+END_TEST
+
+int
+main(void)
+{
+    const TTest *const tests[] = {
+        lane_is_kept_until_the_result_is_recorded,
+        witness_is_kept_until_the_result_is_recorded,
+        NULL,
+    };
+
+    return unit_run("verdict", tests);
+}
