@@ -393,7 +393,9 @@ is_misaligned(const struct fake *fake, const struct ubd_req *req)
             (uintptr_t)req->buf % fake->mem_align != 0);
 }
 
-/* Needs the lock.  Now and then a transfer is interrupted or shortened. */
+/* Needs the lock.  Now and then a transfer is interrupted or shortened; what
+ * may report a loss is not interrupted, as that would be taken for one.
+ */
 static int
 misbehave(struct fake *fake, struct call *call)
 {
@@ -404,9 +406,9 @@ misbehave(struct fake *fake, struct call *call)
         return 0;
     switch (fake_random(&call->random) % 16) {
     case 0:
-        return -EINTR;
+        return call->kind == FAKE_DURABLE ? 0 : -EINTR;
     case 1:
-        return -EAGAIN;
+        return call->kind == FAKE_DURABLE ? 0 : -EAGAIN;
     case 2:
         if (units > 1)
             call->len = unit * (1 + fake_random(&call->random) % (units - 1));
