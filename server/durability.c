@@ -29,8 +29,6 @@
 
 enum { ALONE, IN_COMPANY };
 
-atomic_uint ubd_shard_next;
-
 void
 ubd_durability_init(struct ubd_durability *d, bool always,
                     unsigned running_limit)

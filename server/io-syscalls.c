@@ -114,8 +114,7 @@ ubd_io_syscall(const struct ubd_req *req)
                             UBD_START_WRITEOUT_FLAGS);
         break;
     case UBD_OP_WAIT_WRITEOUT:
-        r = sync_file_range(req->fd, req->offset, req->len,
-                            SYNC_FILE_RANGE_WAIT_BEFORE);
+        r = sync_file_range(req->fd, req->offset, req->len, req->mode);
         break;
     case UBD_OP_PREFETCH: /* These two return the error number. */
         return -posix_fadvise(req->fd, req->offset, req->len,

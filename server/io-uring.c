@@ -142,7 +142,7 @@ prepare(struct io_uring_sqe *sqe, const struct ubd_req *req)
         break;
     case UBD_OP_WAIT_WRITEOUT:
         io_uring_prep_sync_file_range(sqe, req->fd, req->len, req->offset,
-                                      SYNC_FILE_RANGE_WAIT_BEFORE);
+                                      req->mode);
         break;
     case UBD_OP_ZEROOUT:
     case UBD_OP_DISCARD:

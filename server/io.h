@@ -31,6 +31,13 @@ enum ubd_op {
 #define UBD_START_WRITEOUT_FLAGS \
     (SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE)
 
+/* Wait only; or write what has been left, too, so that nothing is dirty when it
+ * is evicted: for posix_fadvise(DONTNEED) would start to write that, and drop
+ * it, whether or not it was written well.
+ */
+#define UBD_WAIT_WRITEOUT_FLAGS SYNC_FILE_RANGE_WAIT_BEFORE
+#define UBD_FINISH_WRITEOUT_FLAGS SYNC_FILE_RANGE_WRITE_AND_WAIT
+
 /* A request's buffer is the io's until run returns, also after a signal. */
 struct ubd_req {
     enum ubd_op op;
@@ -38,7 +45,7 @@ struct ubd_req {
     void *buf; /* READ, WRITE; a write only reads it. */
     uint64_t offset;
     uint64_t len;
-    int mode;        /* ALLOCATE: FALLOC_FL_* */
+    int mode;        /* ALLOCATE: FALLOC_FL_*; WAIT_WRITEOUT: see below. */
     bool is_durable; /* WRITE: RWF_DSYNC. */
     bool is_direct;  /* READ, WRITE: @fd has O_DIRECT; no page cache. */
 };

@@ -6,6 +6,7 @@
 
 #include "units.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
 
@@ -379,6 +380,12 @@ take_scattered(struct ubd_writeback *wb, struct piece *ret_piece)
     return true;
 }
 
+static bool
+will_evict(const struct ubd_writeback *wb, const struct piece *piece)
+{
+    return piece->is_stream && wb->config.evict && !wb->has_failed;
+}
+
 static int
 run_on_piece(struct ubd_writeback *wb, enum ubd_op op,
              const struct piece *piece)
@@ -386,7 +393,10 @@ run_on_piece(struct ubd_writeback *wb, enum ubd_op op,
     const struct ubd_req req = {.op = op,
                                 .fd = wb->config.fd,
                                 .offset = piece->offset,
-                                .len = piece->len};
+                                .len = piece->len,
+                                .mode = will_evict(wb, piece)
+                                            ? UBD_FINISH_WRITEOUT_FLAGS
+                                            : UBD_WAIT_WRITEOUT_FLAGS};
 
     return ubd_io_run(wb->config.io, &req);
 }
@@ -420,7 +430,7 @@ end_piece(struct ubd_writeback *wb, const struct piece *piece)
     else
         atomic_fetch_add_explicit(&wb->written, bytes_of(wb, piece->pages),
                                   memory_order_relaxed);
-    if (piece->is_stream && wb->config.evict && !wb->has_failed)
+    if (will_evict(wb, piece))
         (void)run_on_piece(wb, UBD_OP_EVICT, piece); /* A hint. */
     give_room(wb, piece->pages);
     atomic_fetch_sub(&wb->in_flight, piece->pages);

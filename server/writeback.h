@@ -10,6 +10,9 @@
  * best left alone as long as they may be.  Only a write that would pass the
  * limit waits.
  *
+ * sync_file_range(2) does it; RWF_DONTCACHE (Linux 6.14) would start and drop
+ * by itself, but bounds nothing and was not faster: docs/performance.md.
+ *
  * Written out is not durable: nothing here answers a flush.  Waiting for
  * writeback can take the report of a loss, so that is done on an open file of
  * our own, whose reports nobody else needs (durability.h, rule D4), and what

@@ -18,12 +18,13 @@
 
 /* The smallest limit that a user can give: 248 of its 256 pages are admitted
  * and 64 start the write-out, or 240 that are written again and again.  A
- * thread has up to 4 pages of room in hand, which count as dirty.
+ * thread or two processors have up to 10 pages of room in hand, which count as
+ * dirty.
  */
 #define SMALL MIB
 #define EARLY 64
 #define LATE 240
-#define UNTOLD 4
+#define UNTOLD 10
 
 static const char data[4 * MIB] = "some data";
 
