@@ -220,8 +220,9 @@ sync_by_shortest_way(struct uring_io *u, const struct ubd_req *req)
     const uint64_t start_ns = ubd_now_ns();
     const uint64_t recent_ns =
         atomic_load_explicit(&u->sync_ns, memory_order_relaxed);
-    const int64_t r =
-        recent_ns < SHORT_SYNC_NS ? ubd_io_syscall(req) : run_on_ring(u, req);
+    const int64_t r = !u->insist && recent_ns < SHORT_SYNC_NS
+                          ? ubd_io_syscall(req)
+                          : run_on_ring(u, req);
 
     atomic_store_explicit(&u->sync_ns,
                           (recent_ns * 7 + ubd_now_ns() - start_ns) / 8,
@@ -231,7 +232,8 @@ sync_by_shortest_way(struct uring_io *u, const struct ubd_req *req)
 
 /* What goes to a ring is what waits for the disk.  A buffered write does not
  * (the ring hands it to a kernel thread on ext4), nor does fallocate; a read
- * of cached data is served on the spot; a sync goes the way that is shorter.
+ * of cached data is served on the spot; a sync goes the way that is shorter,
+ * unless rings were insisted on.
  */
 static int64_t
 uring_attempt(struct ubd_io *io, const struct ubd_req *req)
@@ -241,8 +243,6 @@ uring_attempt(struct ubd_io *io, const struct ubd_req *req)
 
     if (!has_ring_operation(req))
         return ubd_io_syscall(req);
-    if (u->insist)
-        return run_on_ring(u, req);
     switch (req->op) {
     case UBD_OP_READ:
         if (req->is_direct)
@@ -250,7 +250,9 @@ uring_attempt(struct ubd_io *io, const struct ubd_req *req)
         r = ubd_io_cached_read(req);
         return r == -EAGAIN || r == -EOPNOTSUPP ? run_on_ring(u, req) : r;
     case UBD_OP_WRITE:
-        return req->is_direct ? run_on_ring(u, req) : ubd_io_syscall(req);
+        return req->is_direct || (req->is_durable && u->insist)
+                   ? run_on_ring(u, req)
+                   : ubd_io_syscall(req);
     case UBD_OP_START_WRITEOUT:
     case UBD_OP_WAIT_WRITEOUT:
         return run_on_ring(u, req);

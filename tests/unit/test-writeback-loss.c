@@ -100,7 +100,7 @@ START_TEST(stream_that_was_lost_stays_readable)
     do {
         sched_yield();
         ubd_stats(disk, &stats);
-    } while (stats.dirty_bytes > 0);
+    } while (stats.dirty_bytes > MIB);
     ck_assert_int_eq(ubd_read(disk, buf, 4096, 0), 0);
     ck_assert_mem_eq(buf, data, 4096);
     unit_close(disk, fake);

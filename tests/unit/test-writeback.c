@@ -233,8 +233,8 @@ START_TEST(what_is_being_written_out_is_dirty_until_it_has_been_waited_for)
     ck_assert_uint_eq(stats_of(disk).dirty_bytes, EARLY * PAGE);
     ck_assert_uint_eq(stats_of(disk).writeout_bytes, 0);
     fake_unhold(fake, FAKE_WAIT_WRITEOUT);
-    wait_written(disk, EARLY * PAGE);
-    while (stats_of(disk).dirty_bytes > 0)
+    wait_written(disk, EARLY / 2 * PAGE);
+    while (stats_of(disk).dirty_bytes > EARLY / 2 * PAGE)
         sched_yield();
     unit_close(disk, fake);
 }
@@ -315,10 +315,10 @@ START_TEST(round_begins_again_at_the_start)
     struct fake *fake = fake_new(SIZE);
     struct ubd_disk *disk = unit_limited_disk(fake, "barrier", SMALL, false);
 
-    write_at(disk, 8 * MIB, EARLY * PAGE);
-    wait_written(disk, EARLY * PAGE);
-    write_at(disk, 0, EARLY * PAGE);
-    wait_written(disk, 2 * EARLY * PAGE);
+    write_pages(disk, 8 * MIB / PAGE, EARLY);
+    wait_written(disk, EARLY / 2 * PAGE);
+    write_pages(disk, 0, EARLY);
+    fake_wait_count(fake, FAKE_WAIT_WRITEOUT, 2);
     ck_assert_uint_eq(nth_piece(fake, FAKE_WAIT_WRITEOUT, 0).offset, 8 * MIB);
     ck_assert_uint_eq(nth_piece(fake, FAKE_WAIT_WRITEOUT, 1).offset, 0);
     unit_close(disk, fake);
@@ -401,8 +401,8 @@ START_TEST(stream_stays_in_the_cache_unless_it_is_to_be_evicted)
         unit_limited_disk(fake, "barrier", 256 * MIB, false);
 
     write_at(disk, 0, 4 * MIB);
-    wait_written(disk, 4 * MIB);
-    while (stats_of(disk).dirty_bytes > 0) /* Comes after the eviction. */
+    wait_written(disk, 3 * MIB);
+    while (stats_of(disk).dirty_bytes > MIB) /* Comes after the eviction. */
         sched_yield();
     ck_assert_uint_eq(fake_count(fake, FAKE_EVICT), 0);
     unit_close(disk, fake);
@@ -452,8 +452,8 @@ START_TEST(what_was_written_out_is_not_durable_until_it_is_flushed)
 
     ck_assert_int_eq(ubd_flush(disk), 0);
     write_at(disk, 0, EARLY * PAGE);
-    wait_written(disk, EARLY * PAGE);
-    while (stats_of(disk).dirty_bytes > 0)
+    wait_written(disk, EARLY / 2 * PAGE);
+    while (stats_of(disk).dirty_bytes > EARLY / 2 * PAGE)
         sched_yield();
     ck_assert_uint_eq(stats_of(disk).volatile_bytes, EARLY * PAGE);
     ck_assert_int_ne(memcmp(fake->stable, data, 4096), 0);
