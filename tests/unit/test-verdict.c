@@ -104,12 +104,31 @@ START_TEST(witness_is_kept_until_the_result_is_recorded)
 }
 END_TEST
 
+/* A device's flush that failed is told to this one call only. */
+START_TEST(failed_device_flush_is_not_overruled_by_a_later_sync)
+{
+    struct fake *fake = fake_new(64 * KIB);
+    struct ubd_disk *disk = settled_disk(fake);
+
+    ck_assert_int_eq(ubd_write(disk, block, 4096, 32 * KIB, 0), 0);
+    fake_script(fake, (struct fake_rule){.kind = FAKE_DURABLE,
+                                         .fault = FAKE_FAIL,
+                                         .error = -EIO,
+                                         .times = 1});
+    ck_assert_int_eq(ubd_write(disk, block, 4096, 0, UBD_FUA), -EIO);
+    ck_assert_int_eq(ubd_flush(disk), -EIO);
+    ck_assert_int_eq(ubd_loss(disk), EIO);
+    unit_close(disk, fake);
+}
+END_TEST
+
 int
 main(void)
 {
     const TTest *const tests[] = {
         lane_is_kept_until_the_result_is_recorded,
         witness_is_kept_until_the_result_is_recorded,
+        failed_device_flush_is_not_overruled_by_a_later_sync,
         NULL,
     };
 
