@@ -210,7 +210,7 @@ ubd_disk_write_plain(struct ubd_disk *disk, int fd, const void *buf,
 
     for (; r == 0 && len > 0; len -= req.len) {
         req.len = len < len_max ? len : len_max;
-        ubd_writeback_admit(wb, req.len);
+        ubd_writeback_admit(wb, req.offset, req.len);
         r = ubd_disk_run(disk, &req);
         ubd_writeback_dirtied(wb, req.offset, req.len);
         req.buf = (char *)req.buf + req.len;

@@ -30,13 +30,6 @@ struct piece {
     bool is_stream;
 };
 
-static int64_t
-pages_of(const struct ubd_writeback *wb, uint64_t bytes)
-{
-    return ubd_round_up(bytes, UINT64_C(1) << wb->map.page_shift) >>
-           wb->map.page_shift;
-}
-
 static uint64_t
 bytes_of(const struct ubd_writeback *wb, int64_t pages)
 {
@@ -52,11 +45,13 @@ raise_max(atomic_int_fast64_t *max, int64_t value)
         continue;
 }
 
-/* What a write of @len bytes can make dirty: it may begin within a page. */
+/* The pages that a write touches, and makes dirty at the most. */
 static int64_t
-need_of(const struct ubd_writeback *wb, uint64_t len)
+need_of(const struct ubd_writeback *wb, uint64_t offset, uint64_t len)
 {
-    return pages_of(wb, len) + 1;
+    const unsigned shift = wb->map.page_shift;
+
+    return ((offset + len - 1) >> shift) - (offset >> shift) + 1;
 }
 
 /* Take @pages of room; false if there is too little.  A write that is larger
@@ -145,9 +140,9 @@ wake_thread(struct ubd_writeback *wb)
 }
 
 void
-ubd_writeback_admit(struct ubd_writeback *wb, uint64_t len)
+ubd_writeback_admit(struct ubd_writeback *wb, uint64_t offset, uint64_t len)
 {
-    const int64_t pages = wb->is_on ? need_of(wb, len) : 0;
+    const int64_t pages = wb->is_on ? need_of(wb, offset, len) : 0;
     uint64_t start_ns;
 
     if (!wb->is_on || admit_now(wb, pages))
@@ -212,37 +207,45 @@ note_full(struct ubd_writeback *wb, size_t word)
     pthread_mutex_unlock(&wb->lock);
 }
 
+static int64_t
+read_relaxed(atomic_int_fast64_t *value)
+{
+    return atomic_load_explicit(value, memory_order_relaxed);
+}
+
+static void
+set_relaxed(atomic_int_fast64_t *value, int64_t n)
+{
+    atomic_store_explicit(value, n, memory_order_relaxed);
+}
+
 /* Are pages written again while they are dirty?  Learned from a shard's last
- * LEARN_PAGES pages or so.
+ * LEARN_PAGES pages or so.  An addition that another thread of the shard undoes
+ * now and then does no harm here, and a locked one would cost more than all
+ * the rest.
  */
 static void
 learn(struct ubd_writeback *wb, int64_t touched, int64_t fresh)
 {
     const unsigned i = ubd_shard();
-    int64_t again = atomic_load_explicit(&wb->again, memory_order_relaxed);
+    int64_t again = read_relaxed(&wb->again);
 
-    atomic_fetch_add_explicit(&wb->shard[i].fresh, fresh, memory_order_relaxed);
-    touched += atomic_fetch_add_explicit(&wb->shard[i].touched, touched,
-                                         memory_order_relaxed);
-    if (touched < LEARN_PAGES)
+    touched += read_relaxed(&wb->shard[i].touched);
+    fresh += read_relaxed(&wb->shard[i].fresh);
+    set_relaxed(&wb->shard[i].touched, touched < LEARN_PAGES ? touched : 0);
+    set_relaxed(&wb->shard[i].fresh, touched < LEARN_PAGES ? fresh : 0);
+    if (touched < LEARN_PAGES || fresh > touched)
         return;
-    touched = atomic_exchange_explicit(&wb->shard[i].touched, 0,
-                                       memory_order_relaxed);
-    fresh =
-        atomic_exchange_explicit(&wb->shard[i].fresh, 0, memory_order_relaxed);
-    if (touched <= 0 || fresh > touched)
-        return; /* Another thread of the shard came between. */
     again = (again * 15 + (touched - fresh) * 256 / touched) / 16;
-    atomic_store_explicit(&wb->again, again, memory_order_relaxed);
-    atomic_store_explicit(&wb->start_at,
-                          again < AGAIN_MUCH ? wb->start_early : wb->start_late,
-                          memory_order_relaxed);
+    set_relaxed(&wb->again, again);
+    set_relaxed(&wb->start_at,
+                again < AGAIN_MUCH ? wb->start_early : wb->start_late);
 }
 
 void
 ubd_writeback_dirtied(struct ubd_writeback *wb, uint64_t offset, uint64_t len)
 {
-    const int64_t need = wb->is_on ? need_of(wb, len) : 0;
+    const int64_t need = wb->is_on ? need_of(wb, offset, len) : 0;
     int64_t pages = 0;
     size_t last;
 
@@ -259,7 +262,7 @@ ubd_writeback_dirtied(struct ubd_writeback *wb, uint64_t offset, uint64_t len)
     }
     if (need > pages)
         give_credit(wb, need - pages);
-    learn(wb, pages_of(wb, len), pages);
+    learn(wb, need, pages);
     if (pages && has_much(wb))
         wake_thread(wb);
 }
@@ -271,11 +274,11 @@ ubd_writeback_zeroed(struct ubd_writeback *wb, uint64_t offset, uint64_t len)
     const uint64_t end = offset + len;
 
     if (offset % page) {
-        ubd_writeback_admit(wb, 1);
+        ubd_writeback_admit(wb, offset, 1);
         ubd_writeback_dirtied(wb, offset, 1);
     }
     if (end % page) {
-        ubd_writeback_admit(wb, 1);
+        ubd_writeback_admit(wb, end - 1, 1);
         ubd_writeback_dirtied(wb, end - 1, 1);
     }
 }

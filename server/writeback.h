@@ -99,7 +99,8 @@ void ubd_writeback_stop(struct ubd_writeback *wb);
 /* Before a write to the page cache, the smaller the better: wait until there
  * is room.  No lock may be held.
  */
-void ubd_writeback_admit(struct ubd_writeback *wb, uint64_t len);
+void ubd_writeback_admit(struct ubd_writeback *wb, uint64_t offset,
+                         uint64_t len);
 
 /* After it, also if it failed half way. */
 void ubd_writeback_dirtied(struct ubd_writeback *wb, uint64_t offset,
