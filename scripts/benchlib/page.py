@@ -9,7 +9,7 @@ import subprocess
 from . import servers
 
 _COLOURS = {"ours": "#2a6fb0", "peer": "#6f9f57", "ceiling": "#b0b0b0",
-            "raw": "#d9d9d9"}
+            "raw": "#d9d9d9", "again": "#a9c69c"}
 _UNSAFE = "#cf8a80"
 
 _STYLE = """

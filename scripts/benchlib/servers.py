@@ -30,7 +30,8 @@ class Missing(Failed):
 class Server:
     """One row of every table.
 
-    group: "ours", "peer", "ceiling" (stores nothing) or "raw" (no server).
+    group: "ours", "peer", "ceiling" (stores nothing), "raw" (no server) or
+           "again" (a peer that is there already).
     honest: False for a server that by its name promises no durability; its
             row is printed and marked, and is never the best peer.
     direct: it bypasses the page cache, so nothing is read into it beforehand.
@@ -78,6 +79,8 @@ def known():
         _ours("ours-trace", "cache=barrier trace={folder}/trace"),
         Server("nbdkit-null", "null", group="ceiling", honest=False),
         Server("nbdkit-file", "file"),
+        # Once more, to see what difference is none.
+        Server("nbdkit-file-again", "file", group="again"),
         Server("nbdkit-file-none", "file", "cache=none"),
     ]
     for name, cache in (("wb", "writeback"), ("none", "none"),
