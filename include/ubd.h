@@ -39,6 +39,7 @@ struct ubd_config {
         dirty_limit; /* Bytes dirty in the host's page cache; 0: no limit. */
     bool evict;      /* Drop streams from the cache once written out. */
     enum ubd_io_choice io;
+    bool observe; /* ubd_observe will be used; else it does nothing. */
 
     /* Called once, from any thread, when acknowledged data was found lost;
      * @error is positive.  May be NULL.
@@ -144,6 +145,35 @@ typedef int (*ubd_add_extent)(void *opaque, uint64_t offset, uint64_t len,
                               bool is_hole);
 int ubd_extents(struct ubd_disk *disk, uint32_t len, uint64_t offset, bool one,
                 ubd_add_extent add, void *opaque);
+
+/* What made a request durable. */
+enum ubd_sync_how {
+    UBD_SYNC_UNASKED, /* Nothing did: not asked for, or refused (rule D3). */
+    UBD_SYNC_NONE,    /* Asked for, in a mode that does not sync for it. */
+    UBD_SYNC_LED,     /* A sync of its own. */
+    UBD_SYNC_JOINED,  /* A sync that another request led. */
+    UBD_SYNC_CLEAN,   /* Everything was durable since an earlier sync. */
+    UBD_SYNC_WRITE,   /* It was a durable write. */
+};
+
+struct ubd_sync_span {
+    enum ubd_sync_how how;
+    int tid;     /* The thread that made the call of the host. */
+    int result;  /* Of that call: 0 or a negative errno. */
+    uint64_t id; /* LED, JOINED, CLEAN: of the sync, from 1. */
+    uint64_t submitted_ns, completed_ns; /* Not of CLEAN. */
+};
+
+/* One request, as seen from inside.  Times are of CLOCK_MONOTONIC. */
+struct ubd_span {
+    uint64_t start_ns; /* It left all waiting of ours; 0: it never waited. */
+    struct ubd_sync_span sync;
+};
+
+/* Describe the calling thread's next request in *@span, which is zeroed; until
+ * the next call of this, NULL at the latest when @span goes away.
+ */
+void ubd_observe(struct ubd_span *span);
 
 /* The errno (positive) of the first loss of acknowledged data, or 0. */
 int ubd_loss(struct ubd_disk *disk);

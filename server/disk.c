@@ -10,11 +10,77 @@
 #include "units.h"
 
 #include <errno.h>
+#include <unistd.h>
+
+/* (t) Where the thread's request is described, or NULL. */
+static _Thread_local struct ubd_span *span_of_thread;
+
+void
+ubd_observe(struct ubd_span *span)
+{
+    span_of_thread = span;
+}
+
+/* NULL if nobody looks on; then nothing must be measured. */
+static inline struct ubd_span *
+find_span(const struct ubd_disk *disk)
+{
+    return __builtin_expect(disk->is_observed, false) ? span_of_thread : NULL;
+}
+
+/* The first thing that a request asks of the host ends its waiting here.  A
+ * durable write may be several calls, of which the last one counts: what was
+ * written before is durable by then.
+ */
+static int
+run_observed(struct ubd_disk *disk, const struct ubd_req *req,
+             struct ubd_span *span)
+{
+    struct ubd_sync_span *sync = &span->sync;
+    const uint64_t start_ns = ubd_now_ns();
+    const int r = ubd_io_run(disk->io, req);
+
+    if (!span->start_ns)
+        span->start_ns = start_ns;
+    if (req->is_durable) {
+        if (sync->how != UBD_SYNC_WRITE)
+            sync->submitted_ns = start_ns;
+        sync->how = UBD_SYNC_WRITE;
+        sync->completed_ns = ubd_now_ns();
+        sync->tid = gettid();
+        sync->result = r;
+    }
+    return r;
+}
 
 int
 ubd_disk_run(struct ubd_disk *disk, const struct ubd_req *req)
 {
-    return ubd_io_run(disk->io, req);
+    struct ubd_span *span = find_span(disk);
+
+    return span ? run_observed(disk, req, span) : ubd_io_run(disk->io, req);
+}
+
+/* Whatever has been durable on the way, this made the request so. */
+static void
+observe_sync(struct ubd_disk *disk, const struct ubd_sync_span *sync)
+{
+    struct ubd_span *span = find_span(disk);
+
+    if (span)
+        span->sync = *sync;
+}
+
+/* A flush has waited until its sync was submitted, or was not needed. */
+static void
+observe_flush(struct ubd_disk *disk, const struct ubd_sync_span *sync)
+{
+    struct ubd_span *span = find_span(disk);
+
+    if (!span)
+        return;
+    span->sync = *sync;
+    span->start_ns = sync->submitted_ns ? sync->submitted_ns : ubd_now_ns();
 }
 
 /* Must this change be durable before its reply? */
@@ -132,6 +198,9 @@ lead_sync(struct ubd_disk *disk, struct ubd_sync *sync)
     int r = sync_host(disk, &used);
 
     sync->ns = ubd_now_ns() - start_ns;
+    sync->submitted_ns = start_ns;
+    if (disk->is_observed)
+        sync->tid = gettid();
     r = ubd_durability_finish(d, sync, r);
     give_lanes(disk, &used);
     ubd_writeback_synced(&disk->writeback, dirty);
@@ -152,12 +221,11 @@ tell_of_loss(struct ubd_disk *disk)
 }
 
 int
-ubd_disk_make_durable(struct ubd_disk *disk, enum ubd_flush_how *ret_how)
+ubd_disk_make_durable(struct ubd_disk *disk, struct ubd_sync_span *ret_sync)
 {
     struct ubd_durability *d = &disk->durability;
     struct ubd_flusher flusher;
     struct ubd_sync sync;
-    enum ubd_flush_how how = UBD_FLUSH_MERGED;
     enum ubd_flush_step step = ubd_durability_arrive(d, &flusher, &sync);
 
     if (step == UBD_FLUSH_WAIT)
@@ -165,15 +233,13 @@ ubd_disk_make_durable(struct ubd_disk *disk, enum ubd_flush_how *ret_how)
     if (step == UBD_FLUSH_GATHER)
         ubd_durability_gather(d, &flusher, &sync);
     if (step == UBD_FLUSH_GATHER || step == UBD_FLUSH_LEAD) {
-        how = UBD_FLUSH_LED;
         flusher.result = lead_sync(disk, &sync);
-    } else if (flusher.is_clean) {
-        how = UBD_FLUSH_CLEAN;
+        flusher.span = ubd_sync_describe(&sync, UBD_SYNC_LED);
     }
     if (flusher.result < 0)
         tell_of_loss(disk);
-    if (ret_how)
-        *ret_how = how;
+    if (ret_sync)
+        *ret_sync = flusher.span;
     return flusher.result;
 }
 
@@ -348,6 +414,16 @@ write_now(struct ubd_disk *disk, const void *buf, uint32_t len, uint64_t offset,
     return r;
 }
 
+/* Of a change that the mode does not make durable. */
+static const struct ubd_sync_span *
+no_sync(unsigned flags)
+{
+    static const struct ubd_sync_span unasked = {.how = UBD_SYNC_UNASKED};
+    static const struct ubd_sync_span none = {.how = UBD_SYNC_NONE};
+
+    return flags & UBD_FUA ? &none : &unasked;
+}
+
 int
 ubd_write(struct ubd_disk *disk, const void *buf, uint32_t len, uint64_t offset,
           unsigned flags)
@@ -356,6 +432,8 @@ ubd_write(struct ubd_disk *disk, const void *buf, uint32_t len, uint64_t offset,
     const uint64_t start_ns = is_durable ? ubd_now_ns() : 0;
     const int r = write_now(disk, buf, len, offset, is_durable);
 
+    if (!is_durable)
+        observe_sync(disk, no_sync(flags));
     if (is_durable)
         ubd_stats_time(&disk->stats, UBD_HIST_FUA, ubd_now_ns() - start_ns);
     ubd_stats_request(&disk->stats, UBD_KIND_WRITE, len, flags & UBD_FUA, r);
@@ -368,6 +446,7 @@ change_space_now(struct ubd_disk *disk, enum ubd_kind kind, uint32_t len,
 {
     struct ubd_durability *d = &disk->durability;
     const uint64_t nr_failed = ubd_durability_nr_failed(d);
+    struct ubd_sync_span sync = {.how = UBD_SYNC_UNASKED};
     struct ubd_range range;
     int r;
 
@@ -382,7 +461,8 @@ change_space_now(struct ubd_disk *disk, enum ubd_kind kind, uint32_t len,
     else
         ubd_durability_completed(d, len); /* (D8) */
     if (r == 0 && is_durable_change(disk, flags))
-        r = ubd_disk_make_durable(disk, NULL); /* (D5) */
+        r = ubd_disk_make_durable(disk, &sync); /* (D5) */
+    observe_sync(disk, is_durable_change(disk, flags) ? &sync : no_sync(flags));
     if (r == 0 && disk->policy->durable == UBD_DURABLE_ALWAYS &&
         ubd_durability_nr_failed(d) != nr_failed)
         r = -EIO; /* That sync may have been told of our loss. */
@@ -422,15 +502,16 @@ ubd_trim(struct ubd_disk *disk, uint32_t len, uint64_t offset, unsigned flags)
 int
 ubd_flush(struct ubd_disk *disk)
 {
-    enum ubd_flush_how how = UBD_FLUSH_LED;
+    struct ubd_sync_span sync = {.how = UBD_SYNC_NONE};
     const uint64_t start_ns = ubd_now_ns();
     int r = 0;
 
     if (disk->policy->flush_syncs)
-        r = ubd_disk_make_durable(disk, &how);
-    if (how == UBD_FLUSH_MERGED)
+        r = ubd_disk_make_durable(disk, &sync);
+    observe_flush(disk, &sync);
+    if (sync.how == UBD_SYNC_JOINED || sync.how == UBD_SYNC_UNASKED)
         ubd_stats_count(&disk->stats, UBD_COUNT_MERGED);
-    if (how == UBD_FLUSH_CLEAN)
+    if (sync.how == UBD_SYNC_CLEAN)
         ubd_stats_count(&disk->stats, UBD_COUNT_CLEAN);
     ubd_stats_time(&disk->stats, UBD_HIST_FLUSH, ubd_now_ns() - start_ns);
     ubd_stats_request(&disk->stats, UBD_KIND_FLUSH, 0, false, r);

@@ -36,6 +36,7 @@ struct ubd_disk {
     enum ubd_io_choice io_choice;    /* (c) */
     uint64_t dirty_limit;            /* (c) Bytes; 0 is none. */
     bool evict;                      /* (c) */
+    bool is_observed;                /* (c) Somebody may call ubd_observe. */
     struct ubd_io *io;               /* (c) After ubd_start. */
     void (*lost)(int error);         /* (c) As in struct ubd_config. */
     atomic_flag has_told;            /* (a) It has been called. */
@@ -62,10 +63,10 @@ int ubd_disk_write(struct ubd_disk *disk, const void *buf, uint64_t len,
                    uint64_t offset, bool is_durable);
 
 /* A flush of the engine's own: everything completed so far is durable when it
- * returns 0.  Says how it was answered; @ret_how may be NULL.
+ * returns 0.  Says how it was answered; @ret_sync may be NULL.
  */
-enum ubd_flush_how { UBD_FLUSH_LED, UBD_FLUSH_MERGED, UBD_FLUSH_CLEAN };
-int ubd_disk_make_durable(struct ubd_disk *disk, enum ubd_flush_how *ret_how);
+int ubd_disk_make_durable(struct ubd_disk *disk,
+                          struct ubd_sync_span *ret_sync);
 
 /* direct.c: O_DIRECT with any offset, length and buffer.  A change holds its
  * ubd_direct_range; a read locks what it must itself.

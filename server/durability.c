@@ -117,6 +117,7 @@ static void
 start_sync(struct ubd_durability *d, struct ubd_sync *sync)
 {
     *sync = (struct ubd_sync){
+        .id = ++d->nr_syncs,
         .covered = sum_completed(d), /* Before submitting, not after: (D2). */
         .covered_failed = d->failed,
         .safe = d->durable + (d->failed - d->failed_durable),
@@ -169,6 +170,8 @@ choose_step(struct ubd_durability *d, struct ubd_flusher *f,
     f->target = sum_completed(d);                   /* (D1) */
     if (d->has_synced && f->target <= d->durable) { /* (D6) */
         f->is_clean = true;
+        f->span =
+            (struct ubd_sync_span){.how = UBD_SYNC_CLEAN, .id = d->id_good};
         return UBD_FLUSH_DONE;
     }
     sync = find_covering_sync(d, f->target);
@@ -295,11 +298,25 @@ remove_running(struct ubd_durability *d, const struct ubd_sync *sync)
     d->nr_running--;
 }
 
-/* Needs the lock.  Moves @list to *@woken with @result as the answer; returns
- * how many there were.
+struct ubd_sync_span
+ubd_sync_describe(const struct ubd_sync *sync, enum ubd_sync_how how)
+{
+    return (struct ubd_sync_span){
+        .how = how,
+        .tid = sync->tid,
+        .result = sync->result,
+        .id = sync->id,
+        .submitted_ns = sync->submitted_ns,
+        .completed_ns = sync->submitted_ns + sync->ns,
+    };
+}
+
+/* Needs the lock.  Moves @list to *@woken with @result as the answer, which
+ * @sync has brought if it is not NULL; returns how many there were.
  */
 static unsigned
-answer(struct ubd_flusher *list, int result, struct ubd_flusher **woken)
+answer(struct ubd_flusher *list, int result, const struct ubd_sync *sync,
+       struct ubd_flusher **woken)
 {
     unsigned nr = 0;
 
@@ -308,6 +325,8 @@ answer(struct ubd_flusher *list, int result, struct ubd_flusher **woken)
 
         list = f->next;
         f->result = result;
+        if (sync)
+            f->span = ubd_sync_describe(sync, UBD_SYNC_JOINED);
         f->next = *woken;
         *woken = f;
     }
@@ -333,13 +352,14 @@ choose_leader(struct ubd_durability *d, struct ubd_flusher **woken)
     *woken = f;
 }
 
-/* Needs the lock. */
+/* Needs the lock.  @sync has found it, or is NULL. */
 static void
-remember_loss(struct ubd_durability *d, int error, struct ubd_flusher **woken)
+remember_loss(struct ubd_durability *d, int error, const struct ubd_sync *sync,
+              struct ubd_flusher **woken)
 {
     if (!d->error)
         d->error = error; /* (D3) */
-    answer(d->waiting, d->error, woken);
+    answer(d->waiting, d->error, sync, woken);
     d->waiting = NULL;
     d->waiting_end = &d->waiting;
     d->nr_waiting = 0;
@@ -362,22 +382,25 @@ ubd_durability_finish(struct ubd_durability *d, struct ubd_sync *sync,
 {
     struct ubd_flusher *woken = NULL;
 
+    sync->result = result;
     pthread_mutex_lock(&d->lock);
     remove_running(d, sync);
     if (result < 0)
         d->nr_failed++;
     if (result < 0 && !d->always && is_anything_at_stake(d, sync)) /* (D7) */
-        remember_loss(d, result, &woken);
+        remember_loss(d, result, sync, &woken);
     if (d->error) /* Also if another sync has failed meanwhile. */
         result = d->error;
     if (result == 0) {
         d->has_synced = true;
+        if (sync->covered >= d->durable)
+            d->id_good = sync->id;
         if (sync->covered > d->durable) {
             d->durable = sync->covered;
             d->failed_durable = sync->covered_failed;
         }
     }
-    d->nr_expected = answer(sync->followers, result, &woken) + 1;
+    d->nr_expected = answer(sync->followers, result, sync, &woken) + 1;
     d->nr_expected += d->nr_waiting;
     learn(d, sync);
     choose_leader(d, &woken);
@@ -393,7 +416,7 @@ ubd_durability_lost(struct ubd_durability *d, int error)
     struct ubd_flusher *woken = NULL;
 
     pthread_mutex_lock(&d->lock);
-    remember_loss(d, error, &woken);
+    remember_loss(d, error, NULL, &woken);
     pthread_mutex_unlock(&d->lock);
     wake(woken);
 }

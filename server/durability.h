@@ -47,6 +47,7 @@
 #define UBD_DURABILITY_H
 
 #include "shard.h"
+#include "ubd.h"
 
 #include <pthread.h>
 #include <semaphore.h>
@@ -55,17 +56,22 @@
 
 /* Somebody who wants everything up to @target durable; lives on its stack. */
 struct ubd_flusher {
-    uint64_t target; /* (c) Completed bytes when it arrived. */
-    int result;      /* (l) until woken. */
-    bool must_lead;  /* (l) until woken: its turn to sync has come. */
-    bool is_clean;   /* Answered at once, without a sync. */
+    uint64_t target;           /* (c) Completed bytes when it arrived. */
+    int result;                /* (l) until woken. */
+    bool must_lead;            /* (l) until woken: its turn to sync has come. */
+    bool is_clean;             /* Answered at once, without a sync. */
+    struct ubd_sync_span span; /* (l) until woken: what answered it. */
     sem_t woken;
     struct ubd_flusher *next; /* (l) */
 };
 
 /* One running sync; lives on its leader's stack. */
 struct ubd_sync {
-    uint64_t ns;                   /* (t) The leader says how long it took. */
+    uint64_t ns;                   /* (t) The leader says how long it took, */
+    uint64_t submitted_ns;         /* (t) when it began, */
+    int tid;                       /* (t) and which thread it is. */
+    int result;                    /* (t) The host's answer. */
+    uint64_t id;                   /* (c) From 1. */
     uint64_t covered;              /* (c) Completed when it was submitted. */
     uint64_t covered_failed;       /* (c) Of that, not acknowledged. */
     uint64_t safe;                 /* (c) What was durable or failed then. */
@@ -92,6 +98,8 @@ struct ubd_durability {
     uint64_t failed;             /* (l) Bytes completed, not acknowledged. */
     uint64_t failed_durable;     /* (l) Of those, covered by a good sync. */
     uint64_t nr_failed;          /* (l) Syncs. */
+    uint64_t nr_syncs;           /* (l) That have begun: the last one's id. */
+    uint64_t id_good;            /* (l) The sync that made @durable so. */
     bool has_synced;             /* (l) A sync has succeeded since open. */
     int error;                   /* (l) First loss, never cleared: (D3). */
     unsigned running_limit;      /* (c) Syncs that may ever run at a time. */
@@ -129,6 +137,10 @@ void ubd_durability_failed(struct ubd_durability *d, uint64_t bytes);
 
 /* The same for a durable write, of which nothing was said before. */
 void ubd_durability_failed_durable(struct ubd_durability *d, uint64_t bytes);
+
+/* How @sync has served a flush. */
+struct ubd_sync_span ubd_sync_describe(const struct ubd_sync *sync,
+                                       enum ubd_sync_how how);
 
 enum ubd_flush_step {
     UBD_FLUSH_DONE,   /* Answer flusher->result. */

@@ -142,6 +142,7 @@ ubd_open(const struct ubd_config *config, struct ubd_disk **ret_disk,
     memset(disk, 0, sizeof *disk);
     disk->io_choice = config->io;
     disk->lost = config->lost;
+    disk->is_observed = config->observe;
     disk->host.fd = disk->host.fd_buffered = disk->host.fd_writeout = -1;
     r = open_disk(disk, config, ret_why);
     if (r < 0) {
@@ -165,13 +166,13 @@ static bool
 writeback_failed(void *opaque)
 {
     struct ubd_disk *disk = opaque;
-    enum ubd_flush_how how = UBD_FLUSH_LED;
+    struct ubd_sync_span sync;
 
     if (!disk->policy->flush_syncs)
         return true;
-    (void)ubd_disk_make_durable(disk, &how); /* It remembers a loss. */
+    (void)ubd_disk_make_durable(disk, &sync); /* It remembers a loss. */
     /* No sync for what has not completed: that may be what was lost. */
-    return how != UBD_FLUSH_CLEAN ||
+    return sync.how != UBD_SYNC_CLEAN ||
            ubd_durability_is_all_durable(&disk->durability);
 }
 
