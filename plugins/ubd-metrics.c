@@ -5,6 +5,8 @@
  */
 #include "ubd-metrics.h"
 
+#include "ubd-trace.h"
+
 #define NBDKIT_API_VERSION 2
 #include <nbdkit-plugin.h>
 
@@ -27,7 +29,8 @@ static struct {
     pthread_t thread;      /* (c) */
     bool is_running;       /* (c) */
     bool has_warned;       /* (t) the thread */
-    struct ubd_stats last; /* (t) What the file says. */
+    struct ubd_stats last; /* (t) What the file says, */
+    uint64_t nr_traced;    /* (t) and that of the trace. */
     pthread_mutex_t lock;
     pthread_cond_t stopped; /* Signalled when must_stop is set. */
     bool must_stop;         /* (l) */
@@ -108,6 +111,18 @@ print_info(FILE *out)
 }
 
 static void
+print_trace(FILE *out)
+{
+    uint64_t records, dropped;
+
+    ubd_trace_counts(&records, &dropped);
+    print_value(out, "ubd_trace_records_total", "counter",
+                "requests that the trace has a line of", records);
+    print_value(out, "ubd_trace_dropped_total", "counter",
+                "requests that the trace has no line of", dropped);
+}
+
+static void
 print_metrics(FILE *out, const struct ubd_stats *s)
 {
     const unsigned all = (1u << UBD_NR_KINDS) - 1;
@@ -143,6 +158,7 @@ print_metrics(FILE *out, const struct ubd_stats *s)
     print_header(out, "ubd_lost_data", "gauge",
                  "1 if the host has lost acknowledged data, else 0");
     fprintf(out, "ubd_lost_data %d\n", ubd_loss(metrics.disk) != 0);
+    print_trace(out);
 #define AS_HISTOGRAM(id, name, help)                                     \
     print_histogram(out, name, help, s->histogram[UBD_HIST_##id].bucket, \
                     s->histogram[UBD_HIST_##id].sum_ns);
@@ -183,16 +199,20 @@ write_file(const struct ubd_stats *stats)
 static void
 update_file(void)
 {
+    uint64_t records, dropped;
     struct ubd_stats stats;
     int r;
 
     ubd_stats(metrics.disk, &stats);
-    if (memcmp(&stats, &metrics.last, sizeof stats) == 0)
+    ubd_trace_counts(&records, &dropped);
+    if (memcmp(&stats, &metrics.last, sizeof stats) == 0 &&
+        records + dropped == metrics.nr_traced)
         return;
     r = write_file(&stats);
-    if (r == 0)
+    if (r == 0) {
         metrics.last = stats;
-    else if (!metrics.has_warned) {
+        metrics.nr_traced = records + dropped;
+    } else if (!metrics.has_warned) {
         nbdkit_error("metrics=%s: cannot be written: %s", metrics.path,
                      strerror(-r));
         metrics.has_warned = true;

@@ -55,6 +55,13 @@ parse_metrics(const char *key, const char *value)
 }
 
 static int
+parse_trace(const char *key, const char *value)
+{
+    ubd_options.config.observe = true;
+    return set_path(key, value, &ubd_options.trace);
+}
+
+static int
 parse_cache(const char *key, const char *value)
 {
     char names[256] = "one of";
@@ -184,6 +191,8 @@ parse_io(const char *key, const char *value)
       "refuse an image that somebody else has open")                          \
     X("metrics", "PATH", "none", parse_metrics,                               \
       "keep counters and histograms in this file (Prometheus text)")          \
+    X("trace", "PATH", "none", parse_trace,                                   \
+      "write a line of JSON for each request to this file or pipe")           \
     X("trim", "BOOL", "true", parse_trim,                                     \
       "give trimmed and zeroed space back to the host")
 
@@ -264,4 +273,5 @@ ubd_options_free(void)
     free(ubd_options.file);
     free(ubd_options.cache);
     free(ubd_options.metrics);
+    free(ubd_options.trace);
 }

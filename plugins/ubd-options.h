@@ -13,6 +13,7 @@ struct ubd_options {
     char *file;               /* Owned; config.path points to it. */
     char *cache;              /* Owned, or NULL. */
     char *metrics;            /* Owned, absolute, or NULL. */
+    char *trace;              /* Likewise. */
     bool is_not_direct;       /* direct=false was given. */
     unsigned given;           /* Bit i: row i of the table has been given. */
 };

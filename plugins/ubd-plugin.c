@@ -5,6 +5,7 @@
 #include "ubd-cmdline.h"
 #include "ubd-metrics.h"
 #include "ubd-options.h"
+#include "ubd-trace.h"
 #include "ubd.h"
 
 #define NBDKIT_API_VERSION 2
@@ -31,6 +32,18 @@ get_ready_failed(int error, const char *why)
         nbdkit_error("file=%s: %s: %s", path, why, strerror(-error));
     else
         nbdkit_error("file=%s: %s", path, why ? why : strerror(-error));
+    return -1;
+}
+
+static int
+other_file_failed(const char *key, const char *path, int error, const char *why)
+{
+    if (why)
+        nbdkit_error("%s=%s: %s", key, path, why);
+    else
+        nbdkit_error("%s=%s: cannot be written: %s; expected a path in a "
+                     "folder that exists",
+                     key, path, strerror(-error));
     return -1;
 }
 
@@ -65,6 +78,28 @@ announce(void)
             info->readonly ? "nothing is ever written" : info->survives);
 }
 
+/* The files besides the image; if one fails, nothing is left of the other. */
+static int
+open_other_files(void)
+{
+    const char *why = NULL;
+    int r = 0;
+
+    if (ubd_options.trace) {
+        r = ubd_trace_open(ubd_options.trace, ubd_options.file,
+                           ubd_options.metrics, &why);
+        if (r < 0)
+            return other_file_failed("trace", ubd_options.trace, r, why);
+    }
+    if (ubd_options.metrics)
+        r = ubd_metrics_open(disk, ubd_options.metrics, ubd_options.file, &why);
+    if (r < 0) {
+        ubd_trace_abandon();
+        return other_file_failed("metrics", ubd_options.metrics, r, why);
+    }
+    return 0;
+}
+
 /* Everything that can fail is done here, where the user sees it: open, lock,
  * and a trial of io_uring.
  */
@@ -86,18 +121,8 @@ ubd_get_ready(void)
     r = ubd_open(&ubd_options.config, &disk, &why);
     if (r < 0)
         return get_ready_failed(r, why);
-    if (ubd_options.metrics) {
-        r = ubd_metrics_open(disk, ubd_options.metrics, ubd_options.file, &why);
-        if (r < 0) {
-            if (why)
-                nbdkit_error("metrics=%s: %s", ubd_options.metrics, why);
-            else
-                nbdkit_error("metrics=%s: cannot be written: %s; expected a "
-                             "path in a folder that exists",
-                             ubd_options.metrics, strerror(-r));
-            return -1;
-        }
-    }
+    if (open_other_files() < 0)
+        return -1;
     announce();
     return 0;
 }
@@ -112,6 +137,8 @@ ubd_after_fork(void)
      */
     signal(SIGXFSZ, SIG_IGN);
     if (r == 0)
+        r = ubd_trace_start(disk, ubd_options.file);
+    if (r == 0)
         r = ubd_metrics_start();
     if (r < 0)
         nbdkit_error("cannot start: %s", strerror(-r));
@@ -121,12 +148,14 @@ ubd_after_fork(void)
 static void
 ubd_cleanup(void)
 {
+    ubd_trace_stop(); /* First, as the metrics count its lines. */
     ubd_metrics_stop();
 }
 
 static void
 ubd_unload(void)
 {
+    ubd_trace_stop(); /* First, as the metrics count its lines. */
     ubd_metrics_stop();
     ubd_close(disk);
     ubd_options_free();
@@ -152,14 +181,17 @@ ubd_dump_plugin(void)
         printf("ubd_kernel=%s\n", kernel.release);
 }
 
+/* A connection has nothing but a number, so that is its handle. */
 static void *
 ubd_open_connection(int readonly)
 {
+    static atomic_uintptr_t nr_connections;
+
     if (!readonly && ubd_info(disk)->readonly) {
         nbdkit_error("file=%s: was opened read-only", ubd_options.file);
         return NULL;
     }
-    return NBDKIT_HANDLE_NOT_NEEDED;
+    return (void *)(atomic_fetch_add(&nr_connections, 1) + 1);
 }
 
 static int64_t
@@ -274,17 +306,6 @@ failed(int r, enum ubd_kind kind, uint32_t count, uint64_t offset)
     return -1;
 }
 
-static int
-ubd_pread(void *handle, void *buf, uint32_t count, uint64_t offset,
-          uint32_t flags)
-{
-    const int r = ubd_read(disk, buf, count, offset);
-
-    (void)handle;
-    (void)flags;
-    return r < 0 ? failed(r, UBD_KIND_READ, count, offset) : 0;
-}
-
 static unsigned
 engine_flags(uint32_t flags)
 {
@@ -293,58 +314,93 @@ engine_flags(uint32_t flags)
            (flags & NBDKIT_FLAG_FAST_ZERO ? UBD_FAST_ONLY : 0);
 }
 
+/* A request has come. */
+static inline void
+begin(struct ubd_trace_record *record, void *handle, enum ubd_kind kind,
+      uint32_t count, uint64_t offset, uint32_t flags)
+{
+    ubd_trace_begin(record, (uintptr_t)handle, kind, count, offset,
+                    engine_flags(flags) |
+                        (flags & NBDKIT_FLAG_REQ_ONE ? UBD_TRACE_REQ_ONE : 0));
+}
+
+/* It is answered with @r. */
+static inline int
+answer(struct ubd_trace_record *record, int r, enum ubd_kind kind,
+       uint32_t count, uint64_t offset)
+{
+    ubd_trace_end(record, r);
+    return r < 0 ? failed(r, kind, count, offset) : 0;
+}
+
+static int
+ubd_pread(void *handle, void *buf, uint32_t count, uint64_t offset,
+          uint32_t flags)
+{
+    struct ubd_trace_record record;
+
+    begin(&record, handle, UBD_KIND_READ, count, offset, flags);
+    return answer(&record, ubd_read(disk, buf, count, offset), UBD_KIND_READ,
+                  count, offset);
+}
+
 static int
 ubd_pwrite(void *handle, const void *buf, uint32_t count, uint64_t offset,
            uint32_t flags)
 {
-    const int r = ubd_write(disk, buf, count, offset, engine_flags(flags));
+    struct ubd_trace_record record;
+    int r;
 
-    (void)handle;
-    return r < 0 ? failed(r, UBD_KIND_WRITE, count, offset) : 0;
+    begin(&record, handle, UBD_KIND_WRITE, count, offset, flags);
+    r = ubd_write(disk, buf, count, offset, engine_flags(flags));
+    return answer(&record, r, UBD_KIND_WRITE, count, offset);
 }
 
 static int
 ubd_zero_callback(void *handle, uint32_t count, uint64_t offset, uint32_t flags)
 {
-    int r = ubd_zero(disk, count, offset, engine_flags(flags));
+    struct ubd_trace_record record;
+    int r;
 
-    (void)handle;
+    begin(&record, handle, UBD_KIND_ZERO, count, offset, flags);
+    r = ubd_zero(disk, count, offset, engine_flags(flags));
     /* For anything but a fast zero nbdkit would take this as a request to
      * write zeroes itself, which it does wrongly above 64 MiB (1.32).
      */
     if (r == -EOPNOTSUPP && !(flags & NBDKIT_FLAG_FAST_ZERO))
         r = -EIO;
-    return r < 0 ? failed(r, UBD_KIND_ZERO, count, offset) : 0;
+    return answer(&record, r, UBD_KIND_ZERO, count, offset);
 }
 
 static int
 ubd_trim_callback(void *handle, uint32_t count, uint64_t offset, uint32_t flags)
 {
-    const int r = ubd_trim(disk, count, offset, engine_flags(flags));
+    struct ubd_trace_record record;
+    int r;
 
-    (void)handle;
-    return r < 0 ? failed(r, UBD_KIND_TRIM, count, offset) : 0;
+    begin(&record, handle, UBD_KIND_TRIM, count, offset, flags);
+    r = ubd_trim(disk, count, offset, engine_flags(flags));
+    return answer(&record, r, UBD_KIND_TRIM, count, offset);
 }
 
 static int
 ubd_flush_callback(void *handle, uint32_t flags)
 {
-    const int r = ubd_flush(disk);
+    struct ubd_trace_record record;
 
-    (void)handle;
-    (void)flags;
-    return r < 0 ? failed(r, UBD_KIND_FLUSH, 0, 0) : 0;
+    begin(&record, handle, UBD_KIND_FLUSH, 0, 0, flags);
+    return answer(&record, ubd_flush(disk), UBD_KIND_FLUSH, 0, 0);
 }
 
 static int
 ubd_cache_callback(void *handle, uint32_t count, uint64_t offset,
                    uint32_t flags)
 {
-    const int r = ubd_cache(disk, count, offset);
+    struct ubd_trace_record record;
 
-    (void)handle;
-    (void)flags;
-    return r < 0 ? failed(r, UBD_KIND_CACHE, count, offset) : 0;
+    begin(&record, handle, UBD_KIND_CACHE, count, offset, flags);
+    return answer(&record, ubd_cache(disk, count, offset), UBD_KIND_CACHE,
+                  count, offset);
 }
 
 static int
@@ -359,11 +415,13 @@ static int
 ubd_extents_callback(void *handle, uint32_t count, uint64_t offset,
                      uint32_t flags, struct nbdkit_extents *extents)
 {
-    const int r = ubd_extents(disk, count, offset, flags & NBDKIT_FLAG_REQ_ONE,
-                              add_extent, extents);
+    struct ubd_trace_record record;
+    int r;
 
-    (void)handle;
-    return r < 0 ? failed(r, UBD_KIND_EXTENTS, count, offset) : 0;
+    begin(&record, handle, UBD_KIND_EXTENTS, count, offset, flags);
+    r = ubd_extents(disk, count, offset, flags & NBDKIT_FLAG_REQ_ONE,
+                    add_extent, extents);
+    return answer(&record, r, UBD_KIND_EXTENTS, count, offset);
 }
 
 static struct nbdkit_plugin plugin = {
