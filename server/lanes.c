@@ -97,17 +97,6 @@ ubd_lanes_take(struct ubd_lanes *lanes)
     return lane;
 }
 
-struct ubd_lane *
-ubd_lanes_try_fresh(struct ubd_lanes *lanes)
-{
-    struct ubd_lane *lane;
-
-    pthread_mutex_lock(&lanes->lock);
-    lane = pop_fresh(lanes);
-    pthread_mutex_unlock(&lanes->lock);
-    return lane;
-}
-
 bool
 ubd_lanes_is_stale(struct ubd_lanes *lanes, struct ubd_lane *lane)
 {

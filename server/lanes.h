@@ -51,11 +51,10 @@ int ubd_lanes_open(struct ubd_lanes *lanes, int fd, int flags, unsigned nr);
 /* Accepts a zeroed object.  Every lane must have been given back. */
 void ubd_lanes_close(struct ubd_lanes *lanes);
 
-/* Borrow a lane; waits until there is one. */
+/* Borrow a lane, one that is not stale if there is one; waits until any is
+ * idle.
+ */
 struct ubd_lane *ubd_lanes_take(struct ubd_lanes *lanes);
-
-/* Borrow an idle lane that is not stale, or NULL. */
-struct ubd_lane *ubd_lanes_try_fresh(struct ubd_lanes *lanes);
 
 /* A call on @lane has just failed: may that be old news? */
 bool ubd_lanes_is_stale(struct ubd_lanes *lanes, struct ubd_lane *lane);
