@@ -35,6 +35,23 @@ fake_script(struct fake *fake, struct fake_rule rule)
 }
 
 void
+fake_fault(struct fake *fake, enum fake_kind kind, enum fake_fault fault,
+           int error)
+{
+    fake_script(
+        fake, (struct fake_rule){.kind = kind, .fault = fault, .error = error});
+}
+
+void
+fake_fault_once(struct fake *fake, enum fake_kind kind, enum fake_fault fault,
+                int error)
+{
+    fake_script(fake,
+                (struct fake_rule){
+                    .kind = kind, .fault = fault, .error = error, .times = 1});
+}
+
+void
 fake_hold(struct fake *fake, enum fake_kind kind, enum fake_stage stage)
 {
     pthread_mutex_lock(&fake->lock);

@@ -135,6 +135,11 @@ struct fake *fake_new(uint64_t size);
 void fake_free(struct fake *fake);
 
 void fake_script(struct fake *fake, struct fake_rule rule);
+/* From now on requests of @kind meet @fault; or only the next one does. */
+void fake_fault(struct fake *fake, enum fake_kind kind, enum fake_fault fault,
+                int error);
+void fake_fault_once(struct fake *fake, enum fake_kind kind,
+                     enum fake_fault fault, int error);
 /* Forget all rules. */
 void fake_heal(struct fake *fake);
 

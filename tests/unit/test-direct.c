@@ -94,9 +94,7 @@ compare_with_oracle(uint64_t size, uint32_t align, uint32_t mem_align,
 
     fake->chaos = seed;
     if (must_write_zeroes)
-        fake_script(fake, (struct fake_rule){.kind = FAKE_ALLOCATE,
-                                             .fault = FAKE_FAIL,
-                                             .error = -EOPNOTSUPP});
+        fake_fault(fake, FAKE_ALLOCATE, FAKE_FAIL, -EOPNOTSUPP);
     for (unsigned i = 0; i < 150; i++)
         step(disk, oracle, memory, &seed);
     ck_assert_mem_eq(fake->cache, oracle, size);
@@ -181,10 +179,7 @@ START_TEST(failed_read_of_the_rest_of_a_block_fails_the_write)
     struct fake *fake = fake_new(64 * KIB);
     struct ubd_disk *disk = unit_direct_disk(fake, "barrier", 4096, 512);
 
-    fake_script(fake, (struct fake_rule){.kind = FAKE_READ,
-                                         .fault = FAKE_FAIL,
-                                         .error = -EIO,
-                                         .times = 1});
+    fake_fault_once(fake, FAKE_READ, FAKE_FAIL, -EIO);
     ck_assert_int_eq(ubd_write(disk, "x", 1, 100, 0), -EIO);
     ck_assert_uint_eq(fake_count(fake, FAKE_WRITE), 0);
     ck_assert_int_eq(ubd_write(disk, "x", 1, 100, 0), 0); /* Not locked. */
@@ -250,9 +245,7 @@ START_TEST(concurrent_neighbours_in_one_block_all_survive)
 
         fake->chaos = 1 + zeroes;
         if (zeroes)
-            fake_script(fake, (struct fake_rule){.kind = FAKE_ALLOCATE,
-                                                 .fault = FAKE_FAIL,
-                                                 .error = -EOPNOTSUPP});
+            fake_fault(fake, FAKE_ALLOCATE, FAKE_FAIL, -EOPNOTSUPP);
         for (unsigned i = 0; i < NR_NEIGHBOURS; i++) {
             n[i].disk = disk;
             n[i].index = i;

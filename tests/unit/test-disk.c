@@ -119,9 +119,7 @@ START_TEST(osync_syncs_zeroes_that_it_has_to_write)
     struct fake *fake = fake_new(SIZE);
     struct ubd_disk *disk = unit_disk(fake, "osync");
 
-    fake_script(fake, (struct fake_rule){.kind = FAKE_ALLOCATE,
-                                         .fault = FAKE_FAIL,
-                                         .error = -EOPNOTSUPP});
+    fake_fault(fake, FAKE_ALLOCATE, FAKE_FAIL, -EOPNOTSUPP);
     ck_assert_int_eq(ubd_write(disk, block, 4096, 0, 0), 0);
     ck_assert_int_eq(ubd_zero(disk, 4096, 0, 0), 0);
     ck_assert_mem_eq(fake->stable, zeroes, 4096);
@@ -173,10 +171,7 @@ START_TEST(change_that_failed_half_way_is_synced_by_the_next_flush)
                                          .fault = FAKE_SHORT,
                                          .bytes = 512,
                                          .times = 1});
-    fake_script(fake, (struct fake_rule){.kind = FAKE_WRITE,
-                                         .fault = FAKE_FAIL,
-                                         .error = -ENOSPC,
-                                         .times = 1});
+    fake_fault_once(fake, FAKE_WRITE, FAKE_FAIL, -ENOSPC);
     ck_assert_int_eq(ubd_write(disk, block, 4096, 0, 0), -ENOSPC);
     ck_assert_int_eq(ubd_flush(disk), 0);
     ck_assert_uint_eq(fake_count(fake, FAKE_SYNC), 2);
@@ -190,10 +185,7 @@ START_TEST(failed_plain_write_is_not_remembered)
     struct fake *fake = fake_new(SIZE);
     struct ubd_disk *disk = unit_disk(fake, "barrier");
 
-    fake_script(fake, (struct fake_rule){.kind = FAKE_WRITE,
-                                         .fault = FAKE_FAIL,
-                                         .error = -ENOSPC,
-                                         .times = 1});
+    fake_fault_once(fake, FAKE_WRITE, FAKE_FAIL, -ENOSPC);
     ck_assert_int_eq(ubd_write(disk, block, 4096, 0, 0), -ENOSPC);
     ck_assert_int_eq(ubd_trim(disk, 32 * KIB, 0, 0), 0);
     ck_assert_int_eq(ubd_write(disk, block, 4096, 0, 0), 0);
@@ -209,9 +201,7 @@ START_TEST(flush_after_a_failed_fua_write_syncs)
     struct ubd_disk *disk = unit_disk(fake, "barrier");
 
     ck_assert_int_eq(ubd_flush(disk), 0);
-    fake_script(fake, (struct fake_rule){.kind = FAKE_DURABLE,
-                                         .fault = FAKE_FAIL,
-                                         .error = -ENOSPC});
+    fake_fault(fake, FAKE_DURABLE, FAKE_FAIL, -ENOSPC);
     ck_assert_int_eq(ubd_write(disk, block, 4096, 0, UBD_FUA), -ENOSPC);
     ck_assert_int_eq(ubd_flush(disk), 0);
     ck_assert_uint_eq(fake_count(fake, FAKE_SYNC), 2);
@@ -326,10 +316,7 @@ START_TEST(short_and_interrupted_transfers_are_continued)
                                                  .times = 1});
             if (kinds[k] == FAKE_DURABLE)
                 continue;
-            fake_script(fake, (struct fake_rule){.kind = kinds[k],
-                                                 .fault = FAKE_FAIL,
-                                                 .error = errors[i % 2],
-                                                 .times = 1});
+            fake_fault_once(fake, kinds[k], FAKE_FAIL, errors[i % 2]);
         }
     }
     ck_assert_int_eq(ubd_write(disk, data, 4096, 100, 0), 0);
@@ -352,10 +339,7 @@ START_TEST(sync_that_says_try_again_is_not_asked_again)
         struct fake *fake = fake_new(SIZE);
         struct ubd_disk *disk = unit_disk(fake, "barrier");
 
-        fake_script(fake, (struct fake_rule){.kind = FAKE_SYNC,
-                                             .fault = FAKE_FAIL,
-                                             .error = errors[i],
-                                             .times = 1});
+        fake_fault_once(fake, FAKE_SYNC, FAKE_FAIL, errors[i]);
         ck_assert_int_eq(ubd_write(disk, block, 4096, 0, 0), 0);
         ck_assert_int_eq(ubd_flush(disk), -EIO);
         ck_assert_int_eq(ubd_flush(disk), -EIO);

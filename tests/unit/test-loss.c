@@ -13,24 +13,6 @@
 static const char block[4096] = "a block";
 static const char zeroes[4096];
 
-/* From now on requests of @kind meet @fault. */
-static void
-script(struct fake *fake, enum fake_kind kind, enum fake_fault fault, int error)
-{
-    fake_script(
-        fake, (struct fake_rule){.kind = kind, .fault = fault, .error = error});
-}
-
-/* Only the next one does. */
-static void
-script_once(struct fake *fake, enum fake_kind kind, enum fake_fault fault,
-            int error)
-{
-    fake_script(fake,
-                (struct fake_rule){
-                    .kind = kind, .fault = fault, .error = error, .times = 1});
-}
-
 /* A durable write, on a host that does @fault to it as often as it is tried.
  * Its error must be told, and not be taken for a loss.
  */
@@ -38,20 +20,10 @@ static void
 fail_durable_write(struct ubd_disk *disk, struct fake *fake,
                    enum fake_fault fault)
 {
-    script(fake, FAKE_DURABLE, fault, -ENOSPC);
+    fake_fault(fake, FAKE_DURABLE, fault, -ENOSPC);
     ck_assert_int_eq(ubd_write(disk, block, 4096, 0, UBD_FUA), -ENOSPC);
     ck_assert_int_eq(ubd_loss(disk), 0);
     fake_heal(fake);
-}
-
-/* A disk that is idle, with nothing volatile. */
-static struct ubd_disk *
-settled_disk(struct fake *fake)
-{
-    struct ubd_disk *disk = unit_disk(fake, "barrier");
-
-    ck_assert_int_eq(ubd_flush(disk), 0);
-    return disk;
 }
 
 static void
@@ -76,7 +48,7 @@ START_TEST(failed_sync_fails_every_later_flush_and_durable_change)
     char buf[4096];
 
     write_victim(disk);
-    script_once(fake, FAKE_SYNC, FAKE_LOSE, -EIO);
+    fake_fault_once(fake, FAKE_SYNC, FAKE_LOSE, -EIO);
     ck_assert_int_eq(ubd_flush(disk), -EIO);
     ck_assert_int_eq(ubd_loss(disk), EIO);
 
@@ -98,10 +70,10 @@ END_TEST
 START_TEST(fua_write_after_a_loss_fails)
 {
     struct fake *fake = fake_new(SIZE);
-    struct ubd_disk *disk = settled_disk(fake);
+    struct ubd_disk *disk = unit_settled_disk(fake);
 
     write_victim(disk);
-    script_once(fake, FAKE_SYNC, FAKE_LOSE, -EIO);
+    fake_fault_once(fake, FAKE_SYNC, FAKE_LOSE, -EIO);
     ck_assert_int_eq(ubd_flush(disk), -EIO);
     for (unsigned i = 0; i < 40; i++) /* More than there are lanes. */
         ck_assert_int_eq(ubd_write(disk, block, 4096, 0, UBD_FUA), -EIO);
@@ -112,7 +84,7 @@ END_TEST
 START_TEST(loss_in_the_background_fails_the_flush)
 {
     struct fake *fake = fake_new(SIZE);
-    struct ubd_disk *disk = settled_disk(fake);
+    struct ubd_disk *disk = unit_settled_disk(fake);
 
     write_victim(disk);
     fake_lose(fake, -EIO);
@@ -125,7 +97,7 @@ END_TEST
 START_TEST(fua_write_that_takes_the_report_of_a_loss_does_not_hide_it)
 {
     struct fake *fake = fake_new(SIZE);
-    struct ubd_disk *disk = settled_disk(fake);
+    struct ubd_disk *disk = unit_settled_disk(fake);
 
     write_victim(disk);
     fake_lose(fake, -EIO);
@@ -139,9 +111,9 @@ END_TEST
 START_TEST(failed_sync_of_a_fua_zero_is_a_loss)
 {
     struct fake *fake = fake_new(SIZE);
-    struct ubd_disk *disk = settled_disk(fake);
+    struct ubd_disk *disk = unit_settled_disk(fake);
 
-    script_once(fake, FAKE_SYNC, FAKE_LOSE, -EIO);
+    fake_fault_once(fake, FAKE_SYNC, FAKE_LOSE, -EIO);
     ck_assert_int_eq(ubd_zero(disk, 4096, 0, UBD_FUA), -EIO);
     ck_assert_int_eq(ubd_flush(disk), -EIO);
     unit_close(disk, fake);
@@ -154,7 +126,7 @@ END_TEST
 START_TEST(fua_write_that_took_a_report_does_not_let_a_concurrent_flush_pass)
 {
     struct fake *fake = fake_new(SIZE);
-    struct ubd_disk *disk = settled_disk(fake);
+    struct ubd_disk *disk = unit_settled_disk(fake);
     struct unit_job flush, fua;
 
     write_victim(disk);
@@ -178,7 +150,7 @@ END_TEST
 START_TEST(flush_that_took_a_report_does_not_let_a_concurrent_flush_pass)
 {
     struct fake *fake = fake_new(SIZE);
-    struct ubd_disk *disk = settled_disk(fake);
+    struct ubd_disk *disk = unit_settled_disk(fake);
     struct unit_job first, second;
 
     write_victim(disk);
@@ -206,13 +178,13 @@ END_TEST
 START_TEST(loss_answers_everyone_who_joined_or_waits)
 {
     struct fake *fake = fake_new(SIZE);
-    struct ubd_disk *disk = settled_disk(fake);
+    struct ubd_disk *disk = unit_settled_disk(fake);
     struct unit_job job[12];
     unsigned nr = 0;
 
     unit_limit_syncs(disk, 1);
     write_victim(disk);
-    script_once(fake, FAKE_SYNC, FAKE_LOSE, -EIO);
+    fake_fault_once(fake, FAKE_SYNC, FAKE_LOSE, -EIO);
     fake_hold(fake, FAKE_SYNC, FAKE_RUNNING);
     for (; nr < 6; nr++)
         unit_start_flush(&job[nr], disk);
@@ -234,7 +206,7 @@ START_TEST(failed_fua_write_is_not_remembered_if_nothing_was_volatile)
         struct fake *fake = fake_new(SIZE);
         /* Also if it is the first request of all. */
         struct ubd_disk *disk =
-            i / 2 ? settled_disk(fake) : unit_disk(fake, "barrier");
+            i / 2 ? unit_settled_disk(fake) : unit_disk(fake, "barrier");
 
         fail_durable_write(disk, fake, i % 2 ? FAKE_FAIL : FAKE_LOSE);
         ck_assert_int_eq(ubd_write(disk, block, 4096, 0, UBD_FUA), 0);
@@ -250,7 +222,7 @@ START_TEST(repeated_failures_of_fua_writes_are_not_remembered)
 
     for (unsigned i = 0; i < 2; i++) {
         struct fake *fake = fake_new(SIZE);
-        struct ubd_disk *disk = settled_disk(fake);
+        struct ubd_disk *disk = unit_settled_disk(fake);
 
         for (unsigned n = 0; n < 5; n++)
             fail_durable_write(disk, fake, faults[i]);
@@ -264,7 +236,7 @@ END_TEST
 START_TEST(failed_fua_write_is_not_remembered_if_a_witness_saw_no_loss)
 {
     struct fake *fake = fake_new(SIZE);
-    struct ubd_disk *disk = settled_disk(fake);
+    struct ubd_disk *disk = unit_settled_disk(fake);
 
     write_victim(disk);
     fail_durable_write(disk, fake, FAKE_FAIL);
@@ -279,10 +251,10 @@ END_TEST
 START_TEST(failed_writeback_of_a_fua_write_is_a_loss_if_something_was_volatile)
 {
     struct fake *fake = fake_new(SIZE);
-    struct ubd_disk *disk = settled_disk(fake);
+    struct ubd_disk *disk = unit_settled_disk(fake);
 
     write_victim(disk);
-    script_once(fake, FAKE_DURABLE, FAKE_LOSE, -EIO);
+    fake_fault_once(fake, FAKE_DURABLE, FAKE_LOSE, -EIO);
     ck_assert_int_eq(ubd_write(disk, block, 4096, 0, UBD_FUA), -EIO);
     ck_assert_int_eq(ubd_flush(disk), -EIO);
     unit_close(disk, fake);
@@ -298,7 +270,7 @@ START_TEST(osync_remembers_no_failure)
     fail_durable_write(disk, fake, FAKE_FAIL);
     for (unsigned i = 0; i < 40; i++) /* More than there are lanes. */
         ck_assert_int_eq(ubd_write(disk, block, 4096, 0, 0), 0);
-    script(fake, FAKE_SYNC, FAKE_LOSE, -EIO);
+    fake_fault(fake, FAKE_SYNC, FAKE_LOSE, -EIO);
     ck_assert_int_eq(ubd_zero(disk, 4096, 0, 0), -EIO);
     fake_heal(fake);
     for (unsigned i = 0; i < 8; i++) {
@@ -315,7 +287,7 @@ END_TEST
 START_TEST(harmless_failure_does_not_fail_what_comes_later_on_other_lanes)
 {
     struct fake *fake = fake_new(SIZE);
-    struct ubd_disk *disk = settled_disk(fake);
+    struct ubd_disk *disk = unit_settled_disk(fake);
     struct unit_job job[31];
 
     fail_harmlessly(disk, fake);
@@ -351,7 +323,7 @@ hold_fresh_lane(struct ubd_disk *disk, struct fake *fake,
 START_TEST(stale_lane_does_not_fail_a_fua_write_while_data_is_volatile)
 {
     struct fake *fake = fake_new(SIZE);
-    struct ubd_disk *disk = settled_disk(fake);
+    struct ubd_disk *disk = unit_settled_disk(fake);
     struct unit_job fresh, stale;
 
     fail_harmlessly(disk, fake);
@@ -370,7 +342,7 @@ END_TEST
 START_TEST(flush_on_a_stale_lane_while_the_fresh_one_is_busy_is_no_loss)
 {
     struct fake *fake = fake_new(SIZE);
-    struct ubd_disk *disk = settled_disk(fake);
+    struct ubd_disk *disk = unit_settled_disk(fake);
     struct unit_job fresh, flush;
 
     fail_harmlessly(disk, fake);
@@ -393,7 +365,7 @@ END_TEST
 START_TEST(second_harmless_failure_while_data_is_volatile_is_no_loss)
 {
     struct fake *fake = fake_new(SIZE);
-    struct ubd_disk *disk = settled_disk(fake);
+    struct ubd_disk *disk = unit_settled_disk(fake);
 
     fail_harmlessly(disk, fake);
     write_victim(disk);
@@ -410,11 +382,11 @@ END_TEST
 START_TEST(flush_that_takes_the_report_of_a_failing_fua_write_is_no_loss)
 {
     struct fake *fake = fake_new(SIZE);
-    struct ubd_disk *disk = settled_disk(fake);
+    struct ubd_disk *disk = unit_settled_disk(fake);
     struct unit_job fua;
 
     fail_harmlessly(disk, fake);
-    script(fake, FAKE_DURABLE, FAKE_LOSE, -ENOSPC);
+    fake_fault(fake, FAKE_DURABLE, FAKE_LOSE, -ENOSPC);
     fake_hold(fake, FAKE_DURABLE, FAKE_ENDED);
     unit_start(&fua, disk, UBD_KIND_WRITE, block, 4096, 0, UBD_FUA);
     fake_wait_held(fake, FAKE_DURABLE, 1);
@@ -429,7 +401,7 @@ END_TEST
 START_TEST(real_loss_after_a_harmless_failure_is_a_loss)
 {
     struct fake *fake = fake_new(SIZE);
-    struct ubd_disk *disk = settled_disk(fake);
+    struct ubd_disk *disk = unit_settled_disk(fake);
 
     fail_harmlessly(disk, fake);
     write_victim(disk);
@@ -444,7 +416,7 @@ END_TEST
 START_TEST(fua_write_on_a_stale_lane_does_not_hide_a_real_loss)
 {
     struct fake *fake = fake_new(SIZE);
-    struct ubd_disk *disk = settled_disk(fake);
+    struct ubd_disk *disk = unit_settled_disk(fake);
     struct unit_job fresh, stale;
 
     fail_harmlessly(disk, fake);
@@ -470,7 +442,7 @@ static void
 lose_before_return(bool fua_fails_too)
 {
     struct fake *fake = fake_new(SIZE);
-    struct ubd_disk *disk = settled_disk(fake);
+    struct ubd_disk *disk = unit_settled_disk(fake);
     struct unit_job write, fua;
 
     fake_hold(fake, FAKE_WRITE, FAKE_ENDED);
@@ -478,7 +450,7 @@ lose_before_return(bool fua_fails_too)
     fake_wait_held(fake, FAKE_WRITE, 1);
     fake_lose(fake, -ENOSPC);
     if (fua_fails_too)
-        script(fake, FAKE_DURABLE, FAKE_LOSE, -ENOSPC);
+        fake_fault(fake, FAKE_DURABLE, FAKE_LOSE, -ENOSPC);
     unit_start(&fua, disk, UBD_KIND_WRITE, block, 512, 0, UBD_FUA);
     unit_give_way(&fua);
     fake_unhold(fake, FAKE_WRITE);
@@ -506,14 +478,14 @@ lose_zeroes(bool write_fails_too)
     struct ubd_disk *disk = unit_disk(fake, "osync");
     struct unit_job zero, write;
 
-    script(fake, FAKE_ALLOCATE, FAKE_FAIL, -EOPNOTSUPP);
+    fake_fault(fake, FAKE_ALLOCATE, FAKE_FAIL, -EOPNOTSUPP);
     ck_assert_int_eq(ubd_write(disk, block, 4096, VICTIM, 0), 0);
     fake_hold(fake, FAKE_SYNC, FAKE_RUNNING);
     unit_start(&zero, disk, UBD_KIND_ZERO, NULL, 4096, VICTIM, 0);
     fake_wait_held(fake, FAKE_SYNC, 1);
     fake_lose(fake, -EIO);
     if (write_fails_too)
-        script(fake, FAKE_DURABLE, FAKE_LOSE, -EIO);
+        fake_fault(fake, FAKE_DURABLE, FAKE_LOSE, -EIO);
     unit_start(&write, disk, UBD_KIND_WRITE, block, 512, 0, 0);
     unit_give_way(&write);
     fake_unhold(fake, FAKE_SYNC);
@@ -540,7 +512,7 @@ START_TEST(osync_does_not_acknowledge_zeroes_whose_loss_another_sync_was_told)
     struct ubd_disk *disk = unit_disk(fake, "osync");
     struct unit_job zero, other;
 
-    script(fake, FAKE_ALLOCATE, FAKE_FAIL, -EOPNOTSUPP);
+    fake_fault(fake, FAKE_ALLOCATE, FAKE_FAIL, -EOPNOTSUPP);
     ck_assert_int_eq(ubd_write(disk, block, 4096, VICTIM, 0), 0);
     fake_hold(fake, FAKE_WRITE, FAKE_ENDED);
     unit_start(&zero, disk, UBD_KIND_ZERO, NULL, 4096, VICTIM, 0);

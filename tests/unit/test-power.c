@@ -194,9 +194,7 @@ open_disk(struct fake *fake, const struct scenario *s)
 
     disk->host.block_size = BLOCK; /* So that trims do something. */
     if (s->must_write_zeroes)
-        fake_script(fake, (struct fake_rule){.kind = FAKE_ALLOCATE,
-                                             .fault = FAKE_FAIL,
-                                             .error = -EOPNOTSUPP});
+        fake_fault(fake, FAKE_ALLOCATE, FAKE_FAIL, -EOPNOTSUPP);
     return disk;
 }
 

@@ -41,19 +41,10 @@ wait_verdict(void)
         sched_yield();
 }
 
-static struct ubd_disk *
-settled_disk(struct fake *fake)
-{
-    struct ubd_disk *disk = unit_disk(fake, "barrier");
-
-    ck_assert_int_eq(ubd_flush(disk), 0);
-    return disk;
-}
-
 START_TEST(lane_is_kept_until_the_result_is_recorded)
 {
     struct fake *fake = fake_new(64 * KIB);
-    struct ubd_disk *disk = settled_disk(fake);
+    struct ubd_disk *disk = unit_settled_disk(fake);
     struct unit_job first;
 
     ck_assert_int_eq(ubd_write(disk, block, 4096, 32 * KIB, 0), 0);
@@ -73,13 +64,11 @@ END_TEST
 START_TEST(witness_is_kept_until_the_result_is_recorded)
 {
     struct fake *fake = fake_new(64 * KIB);
-    struct ubd_disk *disk = settled_disk(fake);
+    struct ubd_disk *disk = unit_settled_disk(fake);
     struct unit_job first, second;
 
     /* A harmless failure, after which all lanes are stale. */
-    fake_script(fake, (struct fake_rule){.kind = FAKE_DURABLE,
-                                         .fault = FAKE_LOSE,
-                                         .error = -ENOSPC});
+    fake_fault(fake, FAKE_DURABLE, FAKE_LOSE, -ENOSPC);
     ck_assert_int_eq(ubd_write(disk, block, 4096, 0, UBD_FUA), -ENOSPC);
     fake_heal(fake);
     ck_assert_int_eq(ubd_loss(disk), 0);
@@ -108,13 +97,10 @@ END_TEST
 START_TEST(failed_device_flush_is_not_overruled_by_a_later_sync)
 {
     struct fake *fake = fake_new(64 * KIB);
-    struct ubd_disk *disk = settled_disk(fake);
+    struct ubd_disk *disk = unit_settled_disk(fake);
 
     ck_assert_int_eq(ubd_write(disk, block, 4096, 32 * KIB, 0), 0);
-    fake_script(fake, (struct fake_rule){.kind = FAKE_DURABLE,
-                                         .fault = FAKE_FAIL,
-                                         .error = -EIO,
-                                         .times = 1});
+    fake_fault_once(fake, FAKE_DURABLE, FAKE_FAIL, -EIO);
     ck_assert_int_eq(ubd_write(disk, block, 4096, 0, UBD_FUA), -EIO);
     ck_assert_int_eq(ubd_flush(disk), -EIO);
     ck_assert_int_eq(ubd_loss(disk), EIO);

@@ -22,15 +22,6 @@ write_at(struct ubd_disk *disk, uint64_t offset, uint32_t len)
 }
 
 static void
-script_once(struct fake *fake, enum fake_kind kind, enum fake_fault fault,
-            int error)
-{
-    fake_script(fake,
-                (struct fake_rule){
-                    .kind = kind, .fault = fault, .error = error, .times = 1});
-}
-
-static void
 wait_loss(struct ubd_disk *disk)
 {
     while (ubd_loss(disk) == 0)
@@ -66,7 +57,7 @@ START_TEST(loss_that_the_write_out_is_told_of_is_known_before_any_flush)
 
         if (has_synced)
             ck_assert_int_eq(ubd_flush(disk), 0);
-        script_once(fake, FAKE_WAIT_WRITEOUT, FAKE_LOSE, -ENOSPC);
+        fake_fault_once(fake, FAKE_WAIT_WRITEOUT, FAKE_LOSE, -ENOSPC);
         /* While the write is under way, nothing acknowledged is lost yet. */
         fake_hold(fake, FAKE_START_WRITEOUT, FAKE_RUNNING);
         write_at(disk, 0, START);
@@ -95,7 +86,7 @@ START_TEST(stream_that_was_lost_stays_readable)
     struct ubd_stats stats;
     char buf[4096];
 
-    script_once(fake, FAKE_WAIT_WRITEOUT, FAKE_LOSE, -EIO);
+    fake_fault_once(fake, FAKE_WAIT_WRITEOUT, FAKE_LOSE, -EIO);
     ck_assert_int_eq(ubd_write(disk, data, sizeof data, 0, 0), 0);
     do {
         sched_yield();
@@ -117,7 +108,7 @@ START_TEST(report_that_the_write_out_takes_is_left_for_every_sync)
     for (unsigned i = 0; i < lanes->nr; i++)
         ck_assert_int_ne(disk->host.fd_writeout, lanes->lanes[i].fd);
     ck_assert_int_ne(disk->host.fd_writeout, disk->host.fd);
-    script_once(fake, FAKE_WAIT_WRITEOUT, FAKE_LOSE, -EIO);
+    fake_fault_once(fake, FAKE_WAIT_WRITEOUT, FAKE_LOSE, -EIO);
     write_at(disk, 0, START);
     wait_clean(disk);
     ck_assert_int_eq(ubd_loss(disk), 0);
@@ -147,9 +138,7 @@ START_TEST(failure_that_lost_nothing_acknowledged_does_not_disable_the_disk)
     struct ubd_disk *disk = unit_limited_disk(fake, "barrier", LIMIT, false);
 
     ck_assert_int_eq(ubd_flush(disk), 0);
-    fake_script(fake, (struct fake_rule){.kind = FAKE_DURABLE,
-                                         .fault = FAKE_LOSE,
-                                         .error = -ENOSPC});
+    fake_fault(fake, FAKE_DURABLE, FAKE_LOSE, -ENOSPC);
     ck_assert_int_eq(ubd_write(disk, data, 4096, 0, UBD_FUA), -ENOSPC);
     fake_heal(fake);
     write_at(disk, MIB, START); /* Its start is told of that. */
@@ -169,12 +158,8 @@ START_TEST(host_that_refuses_to_write_out_is_synced_instead)
     struct fake *fake = fake_new(SIZE);
     struct ubd_disk *disk = unit_limited_disk(fake, "barrier", LIMIT, false);
 
-    fake_script(fake, (struct fake_rule){.kind = FAKE_START_WRITEOUT,
-                                         .fault = FAKE_FAIL,
-                                         .error = -EPERM});
-    fake_script(fake, (struct fake_rule){.kind = FAKE_WAIT_WRITEOUT,
-                                         .fault = FAKE_FAIL,
-                                         .error = -EPERM});
+    fake_fault(fake, FAKE_START_WRITEOUT, FAKE_FAIL, -EPERM);
+    fake_fault(fake, FAKE_WAIT_WRITEOUT, FAKE_FAIL, -EPERM);
     for (unsigned i = 0; i < 64; i++)
         write_at(disk, i * 64 * KIB, 64 * KIB);
     fake_wait_count(fake, FAKE_SYNC, 1);
@@ -191,7 +176,7 @@ START_TEST(loss_while_a_flush_is_under_way_fails_that_flush)
     struct unit_job flush;
 
     ck_assert_int_eq(ubd_flush(disk), 0);
-    script_once(fake, FAKE_WAIT_WRITEOUT, FAKE_LOSE, -EIO);
+    fake_fault_once(fake, FAKE_WAIT_WRITEOUT, FAKE_LOSE, -EIO);
     fake_hold(fake, FAKE_WAIT_WRITEOUT, FAKE_RUNNING);
     fake_hold(fake, FAKE_SYNC, FAKE_RUNNING);
     write_at(disk, 0, START);

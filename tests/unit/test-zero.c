@@ -101,9 +101,7 @@ START_TEST(zero_is_exact_to_the_byte_whatever_the_host_lacks)
         if (i % 4 == 3) {
             become_block_device(disk);
             if (i % 8 == 7)
-                fake_script(fake, (struct fake_rule){.kind = FAKE_ZEROOUT,
-                                                     .fault = FAKE_FAIL,
-                                                     .error = -EOPNOTSUPP});
+                fake_fault(fake, FAKE_ZEROOUT, FAKE_FAIL, -EOPNOTSUPP);
         }
         ck_assert_int_eq(ubd_zero(disk, len, offset, flags), 0);
         check_zeroed(fake, len, offset);
@@ -141,10 +139,7 @@ START_TEST(failure_that_says_nothing_about_support_is_told_and_not_remembered)
         struct fake *fake = fake_new(SIZE);
         struct ubd_disk *disk = full_disk(fake);
 
-        fake_script(fake, (struct fake_rule){.kind = FAKE_ALLOCATE,
-                                             .fault = FAKE_FAIL,
-                                             .error = errors[i],
-                                             .times = 1});
+        fake_fault_once(fake, FAKE_ALLOCATE, FAKE_FAIL, errors[i]);
         ck_assert_int_eq(ubd_zero(disk, 100, 0, 0), errors[i]);
         ck_assert_int_eq(ubd_zero(disk, 100, 0, 0), 0);
         ck_assert_uint_eq(fake_count(fake, FAKE_ALLOCATE), 2);

@@ -96,6 +96,15 @@ unit_disk(struct fake *fake, const char *cache)
 }
 
 struct ubd_disk *
+unit_settled_disk(struct fake *fake)
+{
+    struct ubd_disk *disk = unit_disk(fake, "barrier");
+
+    ck_assert_int_eq(ubd_flush(disk), 0);
+    return disk;
+}
+
+struct ubd_disk *
 unit_limited_disk(struct fake *fake, const char *cache, int64_t limit,
                   bool evict)
 {

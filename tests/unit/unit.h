@@ -23,9 +23,12 @@ int unit_file(uint64_t size, char path[64]);
 /* A disk of @fake's size in the mode @cache whose requests go to @fake. */
 struct ubd_disk *unit_disk(struct fake *fake, const char *cache);
 
-/* The same as if it had been opened with O_DIRECT. */
+/* As unit_disk, as if it had been opened with O_DIRECT. */
 struct ubd_disk *unit_direct_disk(struct fake *fake, const char *cache,
                                   uint32_t align, uint32_t mem_align);
+
+/* A disk in the mode barrier that is idle, with nothing volatile. */
+struct ubd_disk *unit_settled_disk(struct fake *fake);
 
 /* A disk that has at most @limit bytes dirty. */
 struct ubd_disk *unit_limited_disk(struct fake *fake, const char *cache,
