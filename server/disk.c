@@ -509,7 +509,7 @@ ubd_flush(struct ubd_disk *disk)
     if (disk->policy->flush_syncs)
         r = ubd_disk_make_durable(disk, &sync);
     observe_flush(disk, &sync);
-    if (sync.how == UBD_SYNC_JOINED || sync.how == UBD_SYNC_UNASKED)
+    if (sync.how == UBD_SYNC_JOINED)
         ubd_stats_count(&disk->stats, UBD_COUNT_MERGED);
     if (sync.how == UBD_SYNC_CLEAN)
         ubd_stats_count(&disk->stats, UBD_COUNT_CLEAN);

@@ -59,6 +59,7 @@ START_TEST(failed_sync_fails_every_later_flush_and_durable_change)
     ck_assert_int_eq(ubd_trim(disk, 4096, 0, UBD_FUA), -EIO);
     ck_assert_int_eq(ubd_flush(disk), -EIO);
     ck_assert_uint_eq(fake_count(fake, FAKE_SYNC), 1);
+    ck_assert_uint_eq(unit_counter(disk, UBD_COUNT_MERGED), 0);
 
     ck_assert_int_eq(ubd_read(disk, buf, 4096, VICTIM), 0);
     ck_assert_mem_eq(buf, block, 4096);
