@@ -5,6 +5,7 @@
  */
 #include "ubd-trace-json.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 static char *
@@ -118,10 +119,18 @@ ubd_trace_record_line(char *out, const struct ubd_trace_record *record)
     return p - out;
 }
 
+#define DROP_WORDS "{\"dropped\":"
+
+uint64_t
+ubd_trace_drops_of(const char *line)
+{
+    return strtoull(line + sizeof DROP_WORDS - 1, NULL, 10);
+}
+
 size_t
 ubd_trace_drop_line(char *out, uint64_t nr_dropped, uint64_t total)
 {
-    char *p = put_field(out, "{\"dropped\":", nr_dropped);
+    char *p = put_field(out, DROP_WORDS, nr_dropped);
 
     p = put_field(p, ",\"total\":", total);
     return put_text(p, "}\n") - out;

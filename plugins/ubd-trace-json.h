@@ -21,6 +21,8 @@
  */
 size_t ubd_trace_record_line(char *out, const struct ubd_trace_record *record);
 size_t ubd_trace_drop_line(char *out, uint64_t nr_dropped, uint64_t total);
+/* What ubd_trace_drop_line has been given as @nr_dropped. */
+uint64_t ubd_trace_drops_of(const char *line);
 size_t ubd_trace_end_line(char *out, uint64_t now_ns, uint64_t nr_records,
                           uint64_t nr_dropped);
 

@@ -134,7 +134,7 @@ is_first_line(const char *text, size_t len)
 
 /* The text cannot be written.  A line that has begun must be ended some day,
  * so that the next one stands alone, and the first one must be the first; the
- * rest is lost.
+ * rest is lost.  (There is no last line yet.)
  */
 static void
 drop_text(void)
@@ -151,6 +151,8 @@ drop_text(void)
             kept += len;
         } else if (is_record(line, len)) {
             atomic_fetch_add(&trace.nr_lost, 1);
+        } else { /* A line of drops: to be told again. */
+            trace.nr_told -= ubd_trace_drops_of(line);
         }
         at += len;
     }

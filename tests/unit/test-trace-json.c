@@ -117,6 +117,7 @@ START_TEST(longest_line_fits)
     ck_assert_ptr_nonnull(strstr(line, "\"result\":-2147483648,"));
     len = ubd_trace_drop_line(line, UINT64_MAX, 12);
     check_line(line, len, "{\"dropped\":18446744073709551615,\"total\":12}\n");
+    ck_assert_uint_eq(ubd_trace_drops_of(line), UINT64_MAX);
     len = ubd_trace_end_line(line, 5, 6, 7);
     check_line(line, len, "{\"end\":5,\"records\":6,\"dropped\":7}\n");
 }
