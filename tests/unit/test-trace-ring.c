@@ -68,13 +68,15 @@ START_TEST(what_finds_the_ring_full_is_dropped_and_counted)
 END_TEST
 
 #define NR_WRITERS 4
-#define NR_EACH 20000
+#define NR_EACH 50000
 
 struct writer {
     pthread_t thread;
+    pthread_barrier_t *start; /* Else one has done before the next begins. */
     struct ubd_trace_ring *ring;
     uint64_t number;
     uint64_t nr_put;
+    atomic_bool has_ended;
 };
 
 static void *
@@ -82,15 +84,28 @@ write_records(void *opaque)
 {
     struct writer *w = opaque;
 
+    pthread_barrier_wait(w->start);
     for (uint64_t i = 1; i <= NR_EACH; i++) {
         const struct ubd_trace_record record = {
             .id = i, .conn = w->number, .offset = i * 3, .end_ns = i * 7};
 
-        w->nr_put += ubd_trace_ring_put(w->ring, &record);
-        if (i % 64 == 0)
+        if (ubd_trace_ring_put(w->ring, &record))
+            w->nr_put++;
+        else
             sched_yield();
     }
+    w->has_ended = true;
     return NULL;
+}
+
+static bool
+have_ended(const struct writer *writers)
+{
+    bool have = true;
+
+    for (unsigned i = 0; i < NR_WRITERS; i++)
+        have = have && writers[i].has_ended;
+    return have;
 }
 
 /* One record: whole, and newer than the last one of the same writer. */
@@ -111,27 +126,31 @@ START_TEST(no_record_is_torn_or_doubled_and_each_is_read_or_dropped)
     struct writer writers[NR_WRITERS];
     uint64_t last[NR_WRITERS] = {0};
     uint64_t nr_read = 0, nr_put = 0;
+    pthread_barrier_t start;
+    bool is_last;
 
-    ck_assert_int_eq(ubd_trace_ring_init(&ring, 64), 0);
+    ck_assert_int_eq(ubd_trace_ring_init(&ring, 256), 0);
+    pthread_barrier_init(&start, NULL, NR_WRITERS);
     for (unsigned i = 0; i < NR_WRITERS; i++) {
-        writers[i] = (struct writer){.ring = &ring, .number = i};
+        writers[i] =
+            (struct writer){.start = &start, .ring = &ring, .number = i};
         ck_assert_int_eq(pthread_create(&writers[i].thread, NULL, write_records,
                                         &writers[i]),
                          0);
     }
-    while (nr_read + ring.nr_dropped < NR_WRITERS * NR_EACH) {
-        if (!ubd_trace_ring_get(&ring, &record)) {
-            sched_yield();
-            continue;
+    do {
+        is_last = have_ended(writers); /* Before the ring is empty. */
+        while (ubd_trace_ring_get(&ring, &record)) {
+            check_record(&record, last);
+            nr_read++;
         }
-        check_record(&record, last);
-        nr_read++;
-    }
+        sched_yield();
+    } while (!is_last);
     for (unsigned i = 0; i < NR_WRITERS; i++) {
         ck_assert_int_eq(pthread_join(writers[i].thread, NULL), 0);
         nr_put += writers[i].nr_put;
     }
-    ck_assert(!ubd_trace_ring_get(&ring, &record));
+    pthread_barrier_destroy(&start);
     ck_assert_uint_eq(nr_read, nr_put);
     ck_assert_uint_eq(nr_read + ring.nr_dropped, NR_WRITERS * NR_EACH);
     ubd_trace_ring_destroy(&ring);
