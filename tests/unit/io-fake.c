@@ -6,6 +6,7 @@
 #include "io-fake.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/falloc.h>
 #include <sched.h>
 #include <stdlib.h>
@@ -339,6 +340,8 @@ run_wait(struct fake *fake, struct call *call)
     if (call->fault.fault == FAKE_LOSE)
         write_back(fake, call, call->fault.error);
     set_pages(fake, req->offset, req->len, WRITING, CLEAN);
+    if (req->mode & SYNC_FILE_RANGE_WRITE)
+        set_pages(fake, req->offset, req->len, DIRTY, CLEAN);
     return take_report(fake, req->fd);
 }
 
@@ -352,6 +355,8 @@ run_evict(struct fake *fake, struct call *call)
     for (uint64_t i = start / PAGE; i <= (end - 1) / PAGE; i++)
         if (fake->page[i] == WRITING)
             fake->was_evicted_early = true;
+        else if (fake->page[i] == DIRTY)
+            fake->was_evicted_dirty = true;
     memcpy(fake->cache + start, fake->stable + start, end - start);
     for (const struct fake_change *c = fake->changes; c; c = c->next) {
         const uint64_t from = c->offset > start ? c->offset : start;

@@ -128,6 +128,7 @@ struct fake {
     bool has_grown;         /* (l) Something tried to change the length. */
     bool is_misaligned;     /* (l) A direct request was. */
     bool was_evicted_early; /* (l) A page was, before it had been waited for. */
+    bool was_evicted_dirty; /* (l) One was that had been written to since. */
 };
 /* Locking key: (l) lock, (c) constant while requests run. */
 
