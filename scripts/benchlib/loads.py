@@ -50,6 +50,7 @@ class Load:
                waiting at one moment.  0: nothing to check.
     slow: the modelled slow disk that the image lives on; None: the real one.
     least: seconds that a run takes at least, whatever --time says.
+    rounds: if it has a number of its own.
     warm: how much of the image is read into the cache beforehand.
     """
 
@@ -57,18 +58,20 @@ class Load:
                  depth=1, jobs=1, every=0, warm=0, area=0, in_flight=0,
                  unit="IOPS", higher=True, seconds=None, direct=False,
                  leaves_dirty=False, without=(), params=None,
-                 slow_disk=None, least=0.0):
+                 slow_disk=None, least=0.0, rounds=None):
         self.name, self.title, self.level, self.rows = name, title, level, rows
         self.job, self.command = job, command
-        self.depth, self.jobs, self.every = depth, jobs, every
+        self.jobs, self.every = jobs, every
         self.warm, self.area, self.in_flight = warm, area, in_flight
         self.unit, self.higher = unit, higher
         self.seconds = seconds  # A guess where --time does not decide.
         self.direct = direct
         self.leaves_dirty = leaves_dirty  # Ends with data not flushed.
         self.without = without
-        self.slow, self.least = slow_disk, least
+        self.slow, self.least, self.rounds = slow_disk, least, rounds
         self.params = params or {}
+        self.depth = self.params.get("depth", depth)
+        self.notes = []  # More sentences for the page.
 
     def server_names(self, level):
         names = []
@@ -178,11 +181,11 @@ class Client:
 
     def __init__(self, source, build, folder, milliseconds):
         self.jobs = os.path.join(source, "scripts", "jobs")
-        self.code = os.path.join(source, "scripts", "benchlib", "nbdload.c")
+        self.code = os.path.join(source, "scripts", "benchlib")
         self.build = build
         self.folder = folder
         self.milliseconds = milliseconds
-        self._nbdload = None
+        self._compiled = {}
         self._can_nbd = None
 
     def _ms(self, load):
@@ -193,16 +196,16 @@ class Client:
         the client has been started.
         """
         if load.command and running:
-            return self._run_nbdload(load, running.uri, on_start)
+            return self._run_nbdload(load, running, image, on_start)
         return self._run_fio(load, running, image, on_start)
 
-    def _wait(self, argv, load, on_start, env=None):
+    def _wait(self, argv, load, on_start, **kwargs):
         out = os.path.join(self.folder, "client.out")
         err = os.path.join(self.folder, "client.err")
         with open(out, "w", encoding="utf-8") as o, \
                 open(err, "w", encoding="utf-8") as e:
             child = servers.spawn(argv, self.folder, stdout=o, stderr=e,
-                                  env=env)
+                                  **kwargs)
             try:
                 on_start()
                 # Ten times what it should take: a hang, not a slow disk.
@@ -249,18 +252,27 @@ class Client:
         out = os.path.join(self.folder, "fio.json")
         # --output: the nbd engine prints a line of its own on stdout.
         self._wait([fio, "--output-format=json", "--output=" + out, path],
-                   load, on_start, env)
+                   load, on_start, env=env)
         return _fio_figures(load, host.read_text(out))
 
-    def _run_nbdload(self, load, uri, on_start):
-        if not self._nbdload:
-            self._nbdload = self._compile()
-        params = dict(load.params)
+    def _run_nbdload(self, load, running, image, on_start):
+        params = dict(load.params, **running.server.client)
         if load.command in ("fua", "flush"):
             params["ms"] = self._ms(load)
+        return self.run_program("nbdload", running.uri, load, params, image,
+                                on_start)
+
+    def run_program(self, name, where, load, params, image, on_start):
+        """Figures of benchlib/NAME.c, which is told what @load asks for."""
+        if name not in self._compiled:
+            self._compiled[name] = self._compile(name)
         words = ["%s=%d" % item for item in params.items()]
-        out = self._wait([self._nbdload, uri, load.command, *words], load,
-                         on_start)
+        also = {}
+        if load.command in ("fill", "scatter"):
+            words.append("watch=%d" % image.fd)
+            also["pass_fds"] = [image.fd]
+        out = self._wait([self._compiled[name], where, load.command, *words],
+                         load, on_start, **also)
         r = json.loads(host.read_text(out))
         r["p50_us"], r["p99_us"] = r.get("req_p50_us"), r.get("req_p99_us")
         if load.unit == "IOPS":
@@ -275,13 +287,15 @@ class Client:
             r["samples"] = r["req_samples"]
         return r
 
-    def _compile(self):
-        """The path of nbdload, built anew if its source is newer."""
+    def _compile(self, name):
+        """The path of program @name, built anew if a source is newer."""
         folder = self.build if os.path.isdir(self.build) and os.access(
             self.build, os.W_OK) else self.folder
-        path = os.path.join(folder, "bench-nbdload")
-        if os.path.exists(path) and (os.path.getmtime(path)
-                                     > os.path.getmtime(self.code)):
+        path = os.path.join(folder, "bench-" + name)
+        code = os.path.join(self.code, name + ".c")
+        newest = max(os.path.getmtime(f) for f in (
+            code, os.path.join(self.code, "load.h")))
+        if os.path.exists(path) and os.path.getmtime(path) > newest:
             return path
         flags = subprocess.run(
             [servers.find_program("pkg-config", "pkg-config"), "--cflags",
@@ -292,11 +306,11 @@ class Client:
         new = "%s.%d" % (path, os.getpid())
         cc = servers.find_program(os.environ.get("CC", "cc"), "gcc")
         done = subprocess.run(
-            [cc, "-std=gnu11", "-O2", "-Wall", "-Wextra", "-o", new,
-             self.code, *flags.stdout.split(), "-lpthread"],
+            [cc, "-std=gnu11", "-D_GNU_SOURCE", "-O2", "-Wall", "-Wextra",
+             "-o", new, code, *flags.stdout.split(), "-lpthread"],
             check=False, capture_output=True, text=True)
         if done.returncode != 0:
-            raise Failed("nbdload does not compile: "
+            raise Failed(name + " does not compile: "
                          + (done.stderr.splitlines() or ["?"])[0])
         os.replace(new, path)  # Another bench may be doing the same.
         return path

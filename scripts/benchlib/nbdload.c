@@ -9,20 +9,14 @@
  * requests.  Any failed request ends the program with exit status 1: a figure
  * with errors in it is not a figure.
  */
-#include <errno.h>
-#include <inttypes.h>
 #include <pthread.h>
 #include <sched.h>
-#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdbool.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
 
 #include <libnbd.h>
+
+#include "load.h"
 
 #define MAX_DEPTH 64 /* Twice the deepest queue that a load asks for. */
 #define MAX_CONNS 64
@@ -32,51 +26,14 @@
 static uint64_t p_area = 256 << 20, p_bs = 4096, p_conns = 1, p_count = 100000;
 static uint64_t p_depth = 1, p_dirty = 500 << 20, p_episodes = 4, p_ms = 1000;
 static uint64_t p_total = 1 << 30, p_writes = 50;
+static uint64_t p_flush_every = UINT64_MAX; /* Bytes. */
+static uint64_t p_watch = NO_WATCH;         /* The image, as a descriptor. */
 static const char *uri;
 
 struct samples {
     uint64_t *ns;
     size_t nr, room;
 };
-
-static void __attribute__((format(printf, 1, 2), noreturn))
-die(const char *fmt, ...)
-{
-    va_list args;
-
-    va_start(args, fmt);
-    fputs("nbdload: ", stderr);
-    vfprintf(stderr, fmt, args);
-    fputc('\n', stderr);
-    va_end(args);
-    exit(1);
-}
-
-static void *
-must_alloc(void *p)
-{
-    if (!p)
-        die("out of memory");
-    return p;
-}
-
-static uint64_t
-now_ns(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return t.tv_sec * 1000000000ull + t.tv_nsec;
-}
-
-static uint64_t
-next_random(uint64_t *state)
-{
-    *state ^= *state << 13;
-    *state ^= *state >> 7;
-    *state ^= *state << 17;
-    return *state;
-}
 
 static void
 add_sample(struct samples *s, uint64_t ns)
@@ -203,6 +160,27 @@ start_request(struct nbd_handle *nbd, struct slot *slot, uint64_t bs,
         die("request: %s", nbd_get_error());
 }
 
+/* A buffer of @bs bytes for slot @i.  They are kept: filling them takes time,
+ * which is not the server's.
+ */
+static char *
+buffer_of(uint64_t i, uint64_t bs)
+{
+    static struct {
+        char *bytes;
+        uint64_t room;
+    } kept[MAX_DEPTH];
+    static uint64_t noise = 0x9e3779b97f4a7c15ull;
+
+    if (kept[i].room < bs) {
+        kept[i].bytes = must_alloc(realloc(kept[i].bytes, bs));
+        kept[i].room = bs;
+        for (uint64_t j = 0; j < bs; j++) /* Nothing may compress it. */
+            kept[i].bytes[j] = next_random(&noise);
+    }
+    return kept[i].bytes;
+}
+
 /* Run @count requests of @bs bytes with @depth in flight: sequential writes
  * from @base, or with @rnd random reads of @p_area that are each changed and
  * written back.  @seen, one byte per block, collects which were written.
@@ -212,13 +190,10 @@ run_slots(struct nbd_handle *nbd, uint64_t count, uint64_t bs, uint64_t depth,
           uint64_t base, uint64_t *rnd, unsigned char *seen)
 {
     struct slot slots[MAX_DEPTH] = {0};
-    uint64_t started = 0, finished = 0, noise = 0x9e3779b97f4a7c15ull;
+    uint64_t started = 0, finished = 0;
 
-    for (uint64_t i = 0; i < depth; i++) {
-        slots[i].buf = must_alloc(malloc(bs));
-        for (uint64_t j = 0; j < bs; j++) /* Nothing may compress it. */
-            slots[i].buf[j] = next_random(&noise);
-    }
+    for (uint64_t i = 0; i < depth; i++)
+        slots[i].buf = buffer_of(i, bs);
     while (finished < count) {
         bool progress = false;
 
@@ -254,8 +229,6 @@ run_slots(struct nbd_handle *nbd, uint64_t count, uint64_t bs, uint64_t depth,
         if (!progress && finished < count && nbd_poll(nbd, -1) == -1)
             die("poll: %s", nbd_get_error());
     }
-    for (uint64_t i = 0; i < depth; i++)
-        free(slots[i].buf);
 }
 
 /* fua: @p_conns connections, each with one FUA write in flight. */
@@ -286,7 +259,7 @@ run_fua(void)
 
     for (uint64_t i = 0; i < p_conns; i++) {
         workers[i].nbd = open_nbd();
-        workers[i].rnd = 88172645463325252ull + i;
+        workers[i].rnd = FIRST_SEED + i;
     }
     start = now_ns();
     for (uint64_t i = 0; i < p_conns; i++)
@@ -325,21 +298,35 @@ run_flush(void)
     close_nbd(nbd);
 }
 
-/* fill: @p_total bytes in order, then one flush. */
+/* fill: @p_total bytes in order with a flush after every @p_flush_every, and
+ * one at the end, which is the one that is timed.
+ */
 static void
 run_fill(void)
 {
     struct nbd_handle *nbd = open_nbd();
-    const uint64_t start = now_ns();
-    uint64_t flush_ns;
+    const uint64_t total = p_total / p_bs * p_bs;
+    const uint64_t every = p_flush_every / p_bs * p_bs;
+    uint64_t flushes = 1, last_ns, start;
 
-    run_slots(nbd, p_total / p_bs, p_bs, p_depth, 0, NULL, NULL);
-    flush_ns = timed_flush(nbd);
+    for (uint64_t i = 0; i < p_depth; i++)
+        (void)buffer_of(i, p_bs);
+    start = now_ns();
+    for (uint64_t at = 0, len; at < total; at += len) {
+        len = total - at < every ? total - at : every;
+        run_slots(nbd, len / p_bs, p_bs, p_depth, at, NULL, NULL);
+        if (at + len < total) {
+            (void)timed_flush(nbd);
+            flushes++;
+        }
+    }
+    print_dirty(p_watch);
+    last_ns = timed_flush(nbd);
     printf("\"seconds\": %.6f, \"flush_seconds\": %.6f, "
-           "\"requests\": %" PRIu64 ", \"flushes\": 1, "
-           "\"distinct_bytes\": %" PRIu64 ", ",
-           (now_ns() - start) / 1e9, flush_ns / 1e9, p_total / p_bs + 1,
-           p_total / p_bs * p_bs);
+           "\"requests\": %" PRIu64 ", \"flushes\": %" PRIu64 ", "
+           "\"writes\": %" PRIu64 ", \"distinct_bytes\": %" PRIu64 ", ",
+           (now_ns() - start) / 1e9, last_ns / 1e9, total / p_bs + flushes,
+           flushes, total / p_bs, total);
     close_nbd(nbd);
 }
 
@@ -349,18 +336,19 @@ run_scatter(void)
 {
     struct nbd_handle *nbd = open_nbd();
     unsigned char *seen = must_alloc(calloc(p_area / p_bs, 1));
-    uint64_t rnd = 88172645463325252ull, distinct = 0;
+    uint64_t rnd = FIRST_SEED, distinct = 0;
     const uint64_t start = now_ns();
     uint64_t flush_ns;
 
     run_slots(nbd, p_count, p_bs, p_depth, 0, &rnd, seen);
+    print_dirty(p_watch);
     flush_ns = timed_flush(nbd);
     for (uint64_t i = 0; i < p_area / p_bs; i++)
         distinct += seen[i];
     printf("\"seconds\": %.6f, \"flush_seconds\": %.6f, "
            "\"requests\": %" PRIu64 ", \"flushes\": 1, "
-           "\"distinct_bytes\": %" PRIu64 ", ",
-           (now_ns() - start) / 1e9, flush_ns / 1e9, p_count * 2 + 1,
+           "\"writes\": %" PRIu64 ", \"distinct_bytes\": %" PRIu64 ", ",
+           (now_ns() - start) / 1e9, flush_ns / 1e9, p_count * 2 + 1, p_count,
            distinct * p_bs);
     free(seen);
     close_nbd(nbd);
@@ -376,7 +364,7 @@ run_fua_dirty(void)
 {
     struct nbd_handle *filler = open_nbd(), *writer = open_nbd();
     struct samples clean = {0}, dirty = {0};
-    uint64_t rnd = 88172645463325252ull;
+    uint64_t rnd = FIRST_SEED;
     const uint64_t start = now_ns();
 
     (void)timed_flush(filler);
@@ -437,7 +425,7 @@ static void
 run_read_flush(void)
 {
     struct nbd_handle *filler = open_nbd();
-    struct reader reader = {.nbd = open_nbd(), .rnd = 88172645463325252ull};
+    struct reader reader = {.nbd = open_nbd(), .rnd = FIRST_SEED};
     uint64_t flush_ns = 0;
     const uint64_t start = now_ns();
 
@@ -476,44 +464,20 @@ static const struct {
     {"read-flush", run_read_flush},
 };
 
-static const struct {
-    const char *name;
-    uint64_t *value;
-    uint64_t min, max;
-} params[] = {
-    {"area",     &p_area,     65536,   UINT64_MAX},
-    {"bs",       &p_bs,       512,     FILL_BS   },
-    {"conns",    &p_conns,    1,       MAX_CONNS },
-    {"count",    &p_count,    1,       UINT64_MAX},
-    {"depth",    &p_depth,    1,       MAX_DEPTH },
-    {"dirty",    &p_dirty,    FILL_BS, UINT64_MAX},
-    {"episodes", &p_episodes, 1,       1000      },
-    {"ms",       &p_ms,       1,       3600000   },
-    {"total",    &p_total,    FILL_BS, UINT64_MAX},
-    {"writes",   &p_writes,   1,       1000000   },
+static const struct param params[] = {
+    {"area",     &p_area,        65536,   UINT64_MAX},
+    {"bs",       &p_bs,          512,     FILL_BS   },
+    {"conns",    &p_conns,       1,       MAX_CONNS },
+    {"count",    &p_count,       1,       UINT64_MAX},
+    {"depth",    &p_depth,       1,       MAX_DEPTH },
+    {"dirty",    &p_dirty,       FILL_BS, UINT64_MAX},
+    {"episodes", &p_episodes,    1,       1000      },
+    {"every",    &p_flush_every, FILL_BS, UINT64_MAX},
+    {"ms",       &p_ms,          1,       3600000   },
+    {"total",    &p_total,       FILL_BS, UINT64_MAX},
+    {"watch",    &p_watch,       0,       INT32_MAX },
+    {"writes",   &p_writes,      1,       1000000   },
 };
-
-static void
-set_param(const char *arg)
-{
-    const char *eq = strchr(arg, '=');
-
-    for (size_t i = 0; eq && i < sizeof params / sizeof params[0]; i++) {
-        char *end;
-
-        if (strncmp(arg, params[i].name, eq - arg) || params[i].name[eq - arg])
-            continue;
-        errno = 0;
-        *params[i].value = strtoull(eq + 1, &end, 10);
-        if (errno || *end || end == eq + 1 ||
-            *params[i].value < params[i].min ||
-            *params[i].value > params[i].max)
-            die("%s: expected a number from %" PRIu64 " to %" PRIu64, arg,
-                params[i].min, params[i].max);
-        return;
-    }
-    die("unknown parameter '%s'", arg);
-}
 
 int
 main(int argc, char **argv)
@@ -522,7 +486,7 @@ main(int argc, char **argv)
         die("usage: nbdload URI COMMAND [key=value...]");
     uri = argv[1];
     for (int i = 3; i < argc; i++)
-        set_param(argv[i]);
+        set_param(argv[i], params, sizeof params / sizeof params[0]);
     for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
         if (strcmp(argv[2], commands[i].name))
             continue;

@@ -34,11 +34,22 @@ highest of samples, so a lower bound.
 """
 
 
+def plot(script, folder):
+    """Run gnuplot in @folder; False if it is not installed."""
+    program = shutil.which("gnuplot")
+    if not program:
+        return False
+    done = subprocess.run([program], input=script, cwd=folder, check=False,
+                          text=True, capture_output=True)
+    if done.returncode != 0:
+        raise servers.Failed("gnuplot: " + done.stderr.strip()[-200:])
+    return True
+
+
 def draw(result, folder):
     """Write LOAD.svg and return its name, or None without gnuplot."""
-    program = shutil.which("gnuplot")
     rows = [r for r in result.rows.values() if r.ok]
-    if not program or not rows:
+    if not rows:
         return None
     name = result.load.name + ".svg"
     plots, data, ticks = [], [], []
@@ -60,11 +71,7 @@ def draw(result, folder):
             name, len(rows) - 0.4, result.load.unit, better,
             result.load.name, ", ".join(ticks),
             ", ".join(plots), "".join(data)))
-    done = subprocess.run([program], input=script, cwd=folder, check=False,
-                          text=True, capture_output=True)
-    if done.returncode != 0:
-        raise servers.Failed("gnuplot: " + done.stderr.strip()[-200:])
-    return name
+    return name if plot(script, folder) else None
 
 
 def versions():
@@ -90,18 +97,19 @@ def _table(head, lines):
                for line in lines] + ["</table>"])
 
 
-def write(folder, results, facts, targets=None):
+def write(folder, results, facts, targets=None, title="ubd bench",
+          notes=_NOTES, picture_of=draw):
     """Write index.html and the pictures into @folder.  @targets: head and
     lines of the table of targets.
     """
     e = html.escape
     out = ["<!DOCTYPE html>", "<html lang=\"en\"><head>",
-           "<meta charset=\"utf-8\"><title>ubd bench</title>",
-           "<style>%s</style></head><body>" % _STYLE, "<h1>ubd bench</h1>",
+           "<meta charset=\"utf-8\"><title>%s</title>" % e(title),
+           "<style>%s</style></head><body>" % _STYLE, "<h1>%s</h1>" % e(title),
            "<table>"]
     out += ["<tr><th>%s</th><td style=\"text-align:left\">%s</td></tr>"
             % (e(k), e(v)) for k, v in facts]
-    out += ["</table>", "<p>%s</p>" % e(_NOTES.strip())]
+    out += ["</table>", "<p>%s</p>" % e(notes.strip())]
     if targets:
         out.append("<h2 id=\"targets\">Targets</h2>")
         out += ["<div class=\"words\">"] + _table(targets[0], targets[1:])
@@ -109,12 +117,12 @@ def write(folder, results, facts, targets=None):
     for result in results:
         load = result.load
         out.append("<h2 id=\"%s\">%s</h2>" % (e(load.name), e(load.name)))
-        out.append("<p>%s</p>" % e(load.title))
+        out += ["<p>%s</p>" % e(text) for text in [load.title] + load.notes]
         head, lines, troubles = result.table()
         if lines:
             out += _table(head, lines)
         out += ["<p class=\"trouble\">%s</p>" % e(t) for t in troubles]
-        picture = draw(result, folder)
+        picture = picture_of(result, folder)
         if picture:
             out.append("<img src=\"%s\" alt=\"%s\">" % (
                 e(picture), e("%s, as in the table" % load.name)))

@@ -10,7 +10,7 @@ FIELDS = ["row", "load", "server", "group", "honest", "round", "status",
           "samples",
           "seconds", "flush_seconds", "requests", "writes", "flushes", "fua",
           "host_flushes", "host_bytes", "distinct_bytes", "cpu_us",
-          "peak_dirty"]
+          "peak_dirty", "dirty_at_flush", "dirty_at_end"]
 _TEXT = ("row", "load", "server", "group", "honest", "status", "unit",
          "better")
 
@@ -94,6 +94,7 @@ class Result:
         self.rows = {s.name: Row(s.name, s.group, s.honest, load.higher)
                      for s in servers}
         self.marks = {s.name: s.mark for s in servers}
+        self.labels = {s.name: s.label for s in servers}
 
     def best_peer(self):
         peers = [r for r in self.rows.values()
@@ -101,13 +102,13 @@ class Result:
         pick = max if self.load.higher else min
         return pick(peers, key=lambda r: r.median()) if peers else None
 
-    def table(self):
-        """(head, lines of text cells, list of troubles)."""
+    def columns(self):
+        """[(head, function that makes the text of a row's cell)]"""
         best = self.best_peer()
         file, null = self.rows.get("nbdkit-file"), self.rows.get("nbdkit-null")
-        columns = [
+        return [
             ("median " + self.load.unit, lambda r: number(r.median())),
-            ("spread", _spread),
+            ("spread", spread),
             ("x file", lambda r: ratio(r.ratio(file))),
             ("x null", lambda r: ratio(r.ratio(null))),
             ("x best peer", lambda r: ratio(r.ratio(best)) + (
@@ -120,18 +121,26 @@ class Result:
             ("flush s", lambda r: number(r.median("flush_seconds"))),
             ("flushes per disk flush", _flushes_each) if self.load.slow else
             ("disk flushes per flush", _per_flush),
-            ("disk bytes x data", _amplification),
+            ("disk bytes x data", amplification),
             ("cpu us/req", lambda r: number(r.median("cpu_us"))),
             ("peak dirty MB", lambda r: number(
-                _scaled(r.median("peak_dirty"), 1e6))),
+                scaled(r.median("peak_dirty"), 1e6))),
         ]
-        rows = sorted((r for r in self.rows.values() if r.ok),
+
+    def in_order(self):
+        """The rows that have figures, as they are printed."""
+        return sorted((r for r in self.rows.values() if r.ok),
                       key=lambda r: (r.group != "ours", r.group))
+
+    def table(self):
+        """(head, lines of text cells, list of troubles)."""
+        columns, rows = self.columns(), self.in_order()
         cells = [[make(r) for _, make in columns] for r in rows]
         keep = [i for i in range(len(columns))
                 if any(c[i].strip("-0*.") for c in cells)]
         head = ["server"] + [columns[i][0] for i in keep]
-        lines = [[r.server + self.marks[r.server]] + [c[i] for i in keep]
+        lines = [[self.labels[r.server] + self.marks[r.server]]
+                 + [c[i] for i in keep]
                  for r, c in zip(rows, cells)]
         told = {}
         for r in self.rows.values():
@@ -148,7 +157,7 @@ class Result:
             out += align([head] + lines)
         return "\n".join(out + ["  ! " + t for t in troubles])
 
-    def csv_rows(self):
+    def csv_rows(self, also=()):
         load = self.load
         for r in self.rows.values():
             fixed = {"load": load.name, "server": r.server, "group": r.group,
@@ -159,7 +168,7 @@ class Result:
             summary = dict(fixed, row="summary", rounds=len(r.rounds),
                            status=r.trouble or "ok")
             if r.ok:
-                summary.update((f, r.median(f)) for f in FIELDS
+                summary.update((f, r.median(f)) for f in FIELDS + list(also)
                                if f not in fixed and f not in summary
                                and f not in ("round", "lo", "hi"))
                 summary["lo"], summary["hi"] = r.span()
@@ -178,11 +187,11 @@ def ratio(x):
     return "-" if x is None else "%.2f" % x
 
 
-def _scaled(x, by):
+def scaled(x, by):
     return None if x is None else x / by
 
 
-def _spread(row):
+def spread(row):
     middle, (lo, hi) = row.median(), row.span()
     if len(row.rounds) < 2 or not middle:
         return "-"
@@ -202,7 +211,7 @@ def _flushes_each(row):
     return "%.2f" % (asked / done) if done else "-"
 
 
-def _amplification(row):
+def amplification(row):
     data, written = row.median("distinct_bytes"), row.median("host_bytes")
     return "-" if not data or written is None else "%.2f" % (written / data)
 
@@ -216,14 +225,15 @@ def align(lines):
         for line in lines]
 
 
-def write_csv(path, results):
+def write_csv(path, results, also=()):
+    """@also: names of fields that only these results have."""
     with open(path, "w", encoding="utf-8", newline="") as f:
-        out = csv.DictWriter(f, FIELDS, extrasaction="ignore")
+        out = csv.DictWriter(f, FIELDS + list(also), extrasaction="ignore")
         out.writeheader()
         for result in results:
             out.writerows(
                 {k: round(v, 6) if isinstance(v, float) else v
-                 for k, v in row.items()} for row in result.csv_rows())
+                 for k, v in row.items()} for row in result.csv_rows(also))
 
 
 def read_csv(path):

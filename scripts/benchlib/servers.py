@@ -36,11 +36,15 @@ class Server:
             row is printed and marked, and is never the best peer.
     direct: it bypasses the page cache, so nothing is read into it beforehand.
     durable_writes: every write is promised to be durable, not only a flush.
+    client: what its client does otherwise than the load says (of nbdload).
+    label: what tables call it, if not by its name.
     """
 
     def __init__(self, name, kind, words="", group="peer", honest=True,
-                 direct=False, durable_writes=False):
+                 direct=False, durable_writes=False, client=None, label=None):
         self.name = name
+        self.label = label or name
+        self.client = client or {}
         self.kind = kind
         self.words = shlex.split(words)
         self.group = group
@@ -55,28 +59,29 @@ class Server:
         return "" if self.honest else " (unsafe)"
 
 
-def _ours(name, words):
+def ours(name, words, **kwargs):
+    """A row of our plugin with these words."""
     modes = dict(w.split("=", 1) for w in shlex.split(words) if "=" in w)
     mode = modes.get("cache", "barrier")
     direct = mode in ("none", "directsync") or modes.get(
         "direct", "false").lower() in ("true", "on", "yes", "1")
     return Server(name, "ubd", words, "ours", mode != "unsafe", direct,
-                  mode in ("osync", "writethrough", "directsync"))
+                  mode in ("osync", "writethrough", "directsync"), **kwargs)
 
 
 def known():
     """All rows by name, in the order in which they are printed."""
     rows = [
-        _ours("ours", "cache=barrier"),
-        _ours("ours-osync", "cache=osync"),
-        _ours("ours-unsafe", "cache=unsafe"),
-        _ours("ours-direct", "cache=barrier direct=true"),
-        _ours("ours-uring", "cache=barrier io=io_uring"),
-        _ours("ours-syscalls", "cache=barrier io=syscalls"),
-        _ours("ours-limit", "cache=barrier dirty-limit=64M"),
-        _ours("ours-nolimit", "cache=barrier dirty-limit=0"),
-        _ours("ours-metrics", "cache=barrier metrics={folder}/metrics"),
-        _ours("ours-trace", "cache=barrier trace={folder}/trace"),
+        ours("ours", "cache=barrier"),
+        ours("ours-osync", "cache=osync"),
+        ours("ours-unsafe", "cache=unsafe"),
+        ours("ours-direct", "cache=barrier direct=true"),
+        ours("ours-uring", "cache=barrier io=io_uring"),
+        ours("ours-syscalls", "cache=barrier io=syscalls"),
+        ours("ours-limit", "cache=barrier dirty-limit=64M"),
+        ours("ours-nolimit", "cache=barrier dirty-limit=0"),
+        ours("ours-metrics", "cache=barrier metrics={folder}/metrics"),
+        ours("ours-trace", "cache=barrier trace={folder}/trace"),
         Server("nbdkit-null", "null", group="ceiling", honest=False),
         Server("nbdkit-file", "file"),
         # Once more, to see what difference is none.
@@ -102,7 +107,7 @@ def custom(text):
         raise ValueError(
             "--server '%s': expected NAME=WORDS, as in "
             "'ours-uring=cache=barrier io=io_uring'" % text)
-    return _ours(name, words)
+    return ours(name, words)
 
 
 def find_program(name, package):
@@ -192,6 +197,7 @@ class Running:
     """A started server."""
 
     def __init__(self, server, image, folder, plugin, namespace=None):
+        self.server = server
         self.folder = folder
         self.socket = os.path.join(folder, "s")
         self.log = os.path.join(folder, "server.log")
