@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What scripts/seeds is made of; it measures with benchlib."""
