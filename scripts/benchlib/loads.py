@@ -264,14 +264,13 @@ class Client:
 
     def run_program(self, name, where, load, params, image, on_start):
         """Figures of benchlib/NAME.c, which is told what @load asks for."""
-        if name not in self._compiled:
-            self._compiled[name] = self._compile(name)
+        program = self.program(name)
         words = ["%s=%d" % item for item in params.items()]
         also = {}
         if load.command in ("fill", "scatter"):
             words.append("watch=%d" % image.fd)
             also["pass_fds"] = [image.fd]
-        out = self._wait([self._compiled[name], where, load.command, *words],
+        out = self._wait([program, where, load.command, *words],
                          load, on_start, **also)
         r = json.loads(host.read_text(out))
         r["p50_us"], r["p99_us"] = r.get("req_p50_us"), r.get("req_p99_us")
@@ -287,8 +286,29 @@ class Client:
             r["samples"] = r["req_samples"]
         return r
 
+    def program(self, name):
+        """The path of a program made from NAME.c, here or where @source is."""
+        if name not in self._compiled:
+            self._compiled[name] = self._compile(name)
+        return self._compiled[name]
+
+    @staticmethod
+    def _links(name):
+        """What the program is linked with, as words for the compiler."""
+        if name == "guestload":  # There, libraries may be other ones.
+            return ["-static"]
+        if name != "nbdload":
+            return []
+        flags = subprocess.run(
+            [servers.find_program("pkg-config", "pkg-config"), "--cflags",
+             "--libs", "libnbd"], check=False, capture_output=True, text=True)
+        if flags.returncode != 0:
+            raise Missing("libnbd's headers are not installed "
+                          "(package libnbd-dev)")
+        return flags.stdout.split() + ["-lpthread"]
+
     def _compile(self, name):
-        """The path of program @name, built anew if a source is newer."""
+        """Built anew if a source is newer."""
         folder = self.build if os.path.isdir(self.build) and os.access(
             self.build, os.W_OK) else self.folder
         path = os.path.join(folder, "bench-" + name)
@@ -297,17 +317,12 @@ class Client:
             code, os.path.join(self.code, "load.h")))
         if os.path.exists(path) and os.path.getmtime(path) > newest:
             return path
-        flags = subprocess.run(
-            [servers.find_program("pkg-config", "pkg-config"), "--cflags",
-             "--libs", "libnbd"], check=False, capture_output=True, text=True)
-        if flags.returncode != 0:
-            raise Missing("libnbd's headers are not installed "
-                          "(package libnbd-dev)")
+        links = self._links(name)
         new = "%s.%d" % (path, os.getpid())
         cc = servers.find_program(os.environ.get("CC", "cc"), "gcc")
         done = subprocess.run(
             [cc, "-std=gnu11", "-D_GNU_SOURCE", "-O2", "-Wall", "-Wextra",
-             "-o", new, code, *flags.stdout.split(), "-lpthread"],
+             "-o", new, code, *links],
             check=False, capture_output=True, text=True)
         if done.returncode != 0:
             raise Failed(name + " does not compile: "

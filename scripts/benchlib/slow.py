@@ -25,14 +25,15 @@ _HOLD = 'printf "%s\\n" "$UBD_SLOW_DISK" "$UBD_SLOW_CONTROL"; exec cat'
 class Settings:
     """How scripts/slow-disk is called."""
 
-    def __init__(self, fs="file", flush_ms=8, also=()):
+    def __init__(self, fs="file", flush_ms=8, also=(), cache="none"):
         self.fs, self.flush_ms, self.also = fs, flush_ms, also
+        self.cache = cache
 
     def words(self):
         # The file system wants room for itself.
         size = IMAGE_SIZE * (1 if self.fs == "file" else 2)
         words = ["--fs", self.fs, "--flush-ms", str(self.flush_ms),
-                 "--size", "%dM" % (size >> 20)]
+                 "--cache", self.cache, "--size", "%dM" % (size >> 20)]
         for setting in self.also:
             words += ["--set", setting]
         return words

@@ -6,7 +6,7 @@ import os
 import time
 
 from benchlib import host, loads, runner, servers
-from . import tables
+from . import guests, tables
 
 
 class Client(loads.Client):
@@ -27,12 +27,27 @@ class Bench(runner.Bench):
         self.client = Client(runner.SOURCE, self.client.build, folder,
                              self.client.milliseconds)
         self.new_result = tables.Result
-        self.place = place
+        self.place, self.own_disk = place, disk
+
+    def measure(self, load, server):
+        if load.number == 2:
+            return guests.measure(self, load, server)
+        return super().measure(load, server)
 
     @contextlib.contextmanager
     def place_for(self, load):
+        if load.number == 2:
+            with load.place(self) as made:
+                self.image, self.disk = made.image, made.disk
+                self.namespace = made.namespace
+                try:
+                    yield
+                finally:
+                    self.image, self.disk = None, self.own_disk
+                    self.namespace = None
+            return
         size = load.params.get("total") or load.params["area"]
-        need_room(self.place, size)
+        self.need_room(size)
         self.image = host.Image(os.path.join(self.place, "seeds.img"), size)
         try:
             yield
@@ -46,17 +61,12 @@ class Bench(runner.Bench):
         dirty = r.get("dirty_at_flush")
         if dirty and dirty > tables.MIB and r["flush_seconds"]:
             r["flush_mb_per_s"] = dirty / 1e6 / r["flush_seconds"]
-        r["host_sync_seconds"] = timed_sync(self.image)
+        start = time.monotonic()
+        os.fdatasync(self.image.fd)
+        r["host_sync_seconds"] = time.monotonic() - start
 
-
-def timed_sync(image):
-    start = time.monotonic()
-    os.fdatasync(image.fd)
-    return time.monotonic() - start
-
-
-def need_room(folder, size):
-    free = os.statvfs(folder)
-    if free.f_bavail * free.f_frsize < size + (256 << 20):
-        raise servers.Failed("%s: too little room for an image of %d MiB"
-                             % (folder, size >> 20))
+    def need_room(self, size):
+        free = os.statvfs(self.place)
+        if free.f_bavail * free.f_frsize < size + (256 << 20):
+            raise servers.Failed("%s: too little room for images of %d MiB"
+                                 % (self.place, size >> 20))

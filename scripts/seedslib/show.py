@@ -2,6 +2,7 @@
 """Tables as CSV, SVG, HTML and as the README's section."""
 
 import os
+import textwrap
 
 from benchlib import host, page, results, servers
 from . import tables
@@ -46,16 +47,22 @@ def draw(result, folder):
     at = len(load.parts) + 2
     script = (
         "$rows << EOD\n%sEOD\n"
-        "set terminal svg noenhanced size 860,460 font 'sans-serif,12'\n"
+        "set terminal svg noenhanced size 860,500 font 'sans-serif,12'\n"
         "set output '%s'\nset title \"%s\"\nset ylabel 'seconds'\n"
         "set style data histograms\nset style histogram rowstacked\n"
         "set style fill solid\nset boxwidth 0.6\nset yrange [0:*]\n"
-        "set grid ytics\nset xtics rotate by -25\nset key outside top\n"
+        "set grid ytics\nset xtics rotate by -25\n"
+        "set key outside bottom center horizontal\n"
         "set bars 0.5\nplot %s, $rows using 0:%d:%d:%d with yerrorbars "
-        "pt -1 lc rgb 'black' title 'lowest and highest round'\n" % (
-            "".join(data), name, load.title.replace('"', "'"), bars,
+        "pt 7 ps 0 lc rgb 'black' title 'lowest and highest round'\n" % (
+            "".join(data), name, _wrapped(load.title), bars,
             at, at + 1, at + 2))
     return name if page.plot(script, folder) else None
+
+
+def _wrapped(title):
+    """In lines that the picture is wide enough for."""
+    return "\\n".join(textwrap.wrap(title.replace('"', "'"), 100))
 
 
 def write_page(folder, done, facts):
