@@ -6,10 +6,11 @@
 #include "disk.h"
 
 #include "cleanup.h"
-
+#include "mutant.h"
 #include "units.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <unistd.h>
 
 /* (t) Where the thread's request is described, or NULL. */
@@ -91,7 +92,7 @@ is_durable_change(const struct ubd_disk *disk, unsigned flags)
     case UBD_DURABLE_ALWAYS:
         return true;
     case UBD_DURABLE_ON_FUA:
-        return flags & UBD_FUA;
+        return (flags & UBD_FUA) && !UBD_MUTANT(fua_ignored);
     case UBD_DURABLE_NEVER:
         break;
     }
@@ -125,7 +126,10 @@ forget_failure(struct ubd_disk *disk)
 static int
 run_sync(struct ubd_disk *disk, const struct ubd_lane *lane)
 {
-    const struct ubd_req req = {.op = UBD_OP_SYNC, .fd = lane->fd};
+    const struct ubd_req req = {
+        .op = UBD_MUTANT(sync_file_range) ? UBD_OP_WAIT_WRITEOUT : UBD_OP_SYNC,
+        .mode = UBD_FINISH_WRITEOUT_FLAGS,
+        .fd = lane->fd};
     const uint64_t start_ns = ubd_now_ns();
     int r;
 
@@ -460,7 +464,8 @@ change_space_now(struct ubd_disk *disk, enum ubd_kind kind, uint32_t len,
         ubd_durability_failed(d, len);
     else
         ubd_durability_completed(d, len); /* (D8) */
-    if (r == 0 && is_durable_change(disk, flags))
+    if (r == 0 && is_durable_change(disk, flags) &&
+        !UBD_MUTANT(trim_zero_not_synced))
         r = ubd_disk_make_durable(disk, &sync); /* (D5) */
     observe_sync(disk, is_durable_change(disk, flags) ? &sync : no_sync(flags));
     if (r == 0 && disk->policy->durable == UBD_DURABLE_ALWAYS &&
@@ -506,7 +511,9 @@ ubd_flush(struct ubd_disk *disk)
     const uint64_t start_ns = ubd_now_ns();
     int r = 0;
 
-    if (disk->policy->flush_syncs)
+    if (UBD_MUTANT(reply_before_sync))
+        r = ubd_mutant_flush_later(disk);
+    else if (disk->policy->flush_syncs && !UBD_MUTANT(flush_ignored))
         r = ubd_disk_make_durable(disk, &sync);
     observe_flush(disk, &sync);
     if (sync.how == UBD_SYNC_JOINED)

@@ -6,6 +6,8 @@
  */
 #include "durability.h"
 
+#include "mutant.h"
+
 #include <assert.h>
 #include <errno.h>
 #include <time.h>
@@ -107,7 +109,7 @@ static struct ubd_sync *
 find_covering_sync(struct ubd_durability *d, uint64_t target)
 {
     for (struct ubd_sync *s = d->running; s; s = s->next)
-        if (s->covered >= target) /* (D2) */
+        if (s->covered >= target || UBD_MUTANT(joins_running_sync)) /* (D2) */
             return s;
     return NULL;
 }
@@ -363,6 +365,8 @@ remember_loss(struct ubd_durability *d, int error, const struct ubd_sync *sync,
     d->waiting = NULL;
     d->waiting_end = &d->waiting;
     d->nr_waiting = 0;
+    if (UBD_MUTANT(sticky_error_forgotten))
+        d->error = 0;
 }
 
 static void
@@ -385,6 +389,8 @@ ubd_durability_finish(struct ubd_durability *d, struct ubd_sync *sync,
     sync->result = result;
     pthread_mutex_lock(&d->lock);
     remove_running(d, sync);
+    if (UBD_MUTANT(dirty_flag_cleared_after_sync))
+        sync->covered = sum_completed(d);
     if (result < 0)
         d->nr_failed++;
     if (result < 0 && !d->always && is_anything_at_stake(d, sync)) /* (D7) */

@@ -29,13 +29,15 @@
     X(volatile_bytes_max) \
     X(ops)                \
     X(cut_in_ops)         \
+    X(fail_in_writes)     \
+    X(fail_in_flushes)    \
     X(cuts)               \
     X(cut_sectors_kept)   \
     X(cut_sectors_lost)   \
     X(cut_writes_torn)
 
 struct args {
-    uint64_t ops, seed;
+    uint64_t ops, seed, writes, flushes;
     enum diskmodel_cut_mode mode;
 };
 
@@ -66,12 +68,16 @@ parse_args(char **words, struct args *ret_args)
             return "expected NAME=VALUE";
         if (strcmp(word, "ops") == 0)
             r = settings_parse_number(value, &ret_args->ops);
+        else if (strcmp(word, "writes") == 0)
+            r = settings_parse_number(value, &ret_args->writes);
+        else if (strcmp(word, "flushes") == 0)
+            r = settings_parse_number(value, &ret_args->flushes);
         else if (strcmp(word, "seed") == 0)
             r = settings_parse_number(value, &ret_args->seed);
         else if (strcmp(word, "mode") == 0)
             r = settings_parse_cut_mode(value, &ret_args->mode);
         if (r < 0)
-            return "expected ops=N, seed=N or "
+            return "expected ops=N, writes=N, flushes=N, seed=N or "
                    "mode=none|all|prefix|write|sector|torn";
     }
     return NULL;
@@ -96,6 +102,18 @@ do_disarm(struct diskmodel *m, char **words)
 {
     (void)words;
     diskmodel_arm(m, 0, 0, DISKMODEL_CUT_NONE);
+    return NULL;
+}
+
+static const char *
+do_fail(struct diskmodel *m, char **words)
+{
+    struct args args;
+    const char *error = parse_args(words, &args);
+
+    if (error)
+        return error;
+    diskmodel_fail(m, args.writes, args.flushes);
     return NULL;
 }
 
@@ -157,6 +175,7 @@ static const struct {
     {"arm",      do_arm     },
     {"disarm",   do_disarm  },
     {"cut",      do_cut     },
+    {"fail",     do_fail    },
     {"power-on", do_power_on},
     {"set",      do_set     },
     {"stats",    do_stats   },
@@ -185,7 +204,8 @@ control_run(struct diskmodel *m, char *line, FILE *out)
 {
     char *words = NULL;
     const char *name = strtok_r(line, " \t\r\n", &words);
-    const char *error = "expected arm, disarm, cut, power-on, set or stats";
+    const char *error =
+        "expected arm, disarm, cut, fail, power-on, set or stats";
     size_t i;
 
     for (i = 0; name && i < sizeof commands / sizeof commands[0]; i++) {

@@ -5,6 +5,8 @@
  *                                flush from here is received (1: the next)
  *   disarm                       do not
  *   cut [seed=S] [mode=M]        cut it now
+ *   fail [writes=N] [flushes=N]  the N-th write or zero from here fails once,
+ *                                the N-th flush (1: the next)
  *   power-on                     the disk comes back with what was durable
  *   set NAME=VALUE...            all of them, or none if one is wrong
  *   stats                        counters and settings

@@ -5,58 +5,21 @@
  * list `cached` has every write that completed and is not known to be durable,
  * in the order of completion.  The durable state is what a cut leaves.  A write
  * that was received and did not complete is on the list `running`, and nowhere
- * else.  How long things take is in actuator.c.
+ * else.  How long things take is in actuator.c, what a cut leaves in cut.c.
  *
- * The rules M1 to M5 are in model.h.
+ * The rules M1 to M6 are in model.h.
  */
 #include <assert.h>
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/queue.h>
 #include <time.h>
 
-#include "actuator.h"
-#include "image.h"
-#include "model.h"
+#include "model-private.h"
 #include "survivors.h"
 
 #define NS_PER_S 1000000000ULL
-
-struct diskmodel_op {
-    TAILQ_ENTRY(diskmodel_op) link; /* (l) In running or in cached. */
-    struct extent where;            /* (c) Except next: (l). */
-    enum diskmodel_kind kind;       /* (c) */
-    bool fua;                       /* (c) */
-    bool makes_room;                /* (c) Waits for all of a full cache. */
-    bool is_charged;      /* (l) The actuator has an appointment for it. */
-    uint64_t cuts;        /* (c) stats.cuts when it was received. */
-    uint64_t serial;      /* (l) Last completion when it came; then its own. */
-    uint64_t due_ns;      /* (c) When it would complete. */
-    unsigned char data[]; /* (c) Only of DISKMODEL_WRITE. */
-};
-
-TAILQ_HEAD(op_list, diskmodel_op);
-
-struct diskmodel {
-    pthread_mutex_t lock;
-    pthread_cond_t cut; /* Broadcast when stats.cuts changes. */
-
-    struct image image;       /* (l) Its size: (c). */
-    struct op_list running;   /* (l) Received, in that order. */
-    struct op_list cached;    /* (l) Completed, in that order. */
-    uint64_t completed;       /* (l) Serial of the last completion. */
-    struct actuator actuator; /* (l) */
-    uint64_t delay_rng;       /* (l) */
-
-    struct diskmodel_settings settings; /* (l) */
-    struct diskmodel_stats stats;       /* (l) */
-
-    uint64_t armed_seed;                /* (l) Of stats.cut_in_ops. */
-    enum diskmodel_cut_mode armed_mode; /* (l) */
-};
-/* Locking key: (l) lock, (c) constant once published. */
 
 static uint64_t
 now_ns(void)
@@ -67,35 +30,15 @@ now_ns(void)
     return (uint64_t)ts.tv_sec * NS_PER_S + (uint64_t)ts.tv_nsec;
 }
 
-/* Put bytes @from to @to of @op, counted from its start, in @state. */
-static void
-apply(struct diskmodel *m, unsigned char *state, const struct diskmodel_op *op,
-      uint64_t from, uint64_t to)
+void
+model_apply(struct diskmodel *m, unsigned char *state,
+            const struct diskmodel_op *op, uint64_t from, uint64_t to)
 {
     const unsigned char *data =
         op->kind == DISKMODEL_WRITE ? op->data + from : NULL;
 
     if (from < to)
         image_put(&m->image, state, data, to - from, op->where.offset + from);
-}
-
-/* Bytes of @op up to the end of its @nr-th sector. */
-static uint64_t
-end_of_sector(const struct diskmodel_op *op, uint64_t nr)
-{
-    const uint64_t first = op->where.offset / DISKMODEL_SECTOR;
-    const uint64_t end = (first + nr + 1) * DISKMODEL_SECTOR - op->where.offset;
-
-    return end < op->where.len ? end : op->where.len;
-}
-
-static uint64_t
-nr_sectors(const struct diskmodel_op *op)
-{
-    const uint64_t first = op->where.offset / DISKMODEL_SECTOR;
-
-    return (op->where.offset + op->where.len - 1) / DISKMODEL_SECTOR - first +
-           1;
 }
 
 /* ---- Time ---- */
@@ -214,8 +157,8 @@ cache_add(struct diskmodel *m, struct diskmodel_op *op)
         m->stats.volatile_bytes_max = m->stats.volatile_bytes;
 }
 
-static void
-cache_remove(struct diskmodel *m, struct diskmodel_op *op)
+void
+model_forget(struct diskmodel *m, struct diskmodel_op *op)
 {
     TAILQ_REMOVE(&m->cached, op, link);
     m->stats.volatile_bytes -= cache_room(op);
@@ -228,8 +171,8 @@ cache_destage_one(struct diskmodel *m)
 {
     struct diskmodel_op *op = TAILQ_FIRST(&m->cached);
 
-    apply(m, m->image.durable, op, 0, op->where.len);
-    cache_remove(m, op);
+    model_apply(m, m->image.durable, op, 0, op->where.len);
+    model_forget(m, op);
 }
 
 /* All that completed up to @serial becomes durable. */
@@ -249,9 +192,9 @@ complete_change(struct diskmodel *m, struct diskmodel_op *op)
     if (op->makes_room)
         cache_destage(m, op->serial);
     op->serial = ++m->completed;
-    apply(m, m->image.visible, op, 0, op->where.len); /* (M1) */
+    model_apply(m, m->image.visible, op, 0, op->where.len); /* (M1) */
     if (op->fua) {
-        apply(m, m->image.durable, op, 0, op->where.len); /* (M3) */
+        model_apply(m, m->image.durable, op, 0, op->where.len); /* (M3) */
         op->is_charged = true;
         /* An older write of the same sectors that is destaged later must not
          * come out on top, so it stays behind that one in the cache.
@@ -264,106 +207,6 @@ complete_change(struct diskmodel *m, struct diskmodel_op *op)
     cache_add(m, op);
     while (cache_is_full(m, 0) && !TAILQ_EMPTY(&m->cached))
         cache_destage_one(m);
-}
-
-/* ---- The cut ---- */
-
-static void
-cut_one(struct diskmodel *m, struct survivors *s, const struct diskmodel_op *op)
-{
-    const uint64_t nr = nr_sectors(op);
-    uint64_t i, from = 0, kept = 0;
-
-    survivors_next_write(s, nr);
-    for (i = 0; i < nr; i++) {
-        const uint64_t to = end_of_sector(op, i);
-
-        if (survivors_keep(s, i)) {
-            apply(m, m->image.durable, op, from, to);
-            kept++;
-        }
-        from = to;
-    }
-    m->stats.cut_sectors_kept += kept;
-    m->stats.cut_sectors_lost += nr - kept;
-    m->stats.cut_writes_torn += kept > 0 && kept < nr;
-}
-
-/* Needs the lock. */
-static void
-cut_power(struct diskmodel *m, uint64_t seed, enum diskmodel_cut_mode mode)
-{
-    struct survivors survivors;
-    struct diskmodel_op *op;
-    uint64_t nr = 0;
-
-    m->stats.is_off = true;
-    m->stats.cuts++;
-    m->stats.cut_in_ops = 0;
-    m->stats.cut_sectors_kept = m->stats.cut_sectors_lost = 0;
-    m->stats.cut_writes_torn = 0;
-
-    for (op = TAILQ_FIRST(&m->cached); op; op = TAILQ_NEXT(op, link))
-        nr++;
-    for (op = TAILQ_FIRST(&m->running); op; op = TAILQ_NEXT(op, link))
-        nr += op->kind != DISKMODEL_FLUSH;
-    survivors_init(&survivors, mode, seed, nr);
-
-    while ((op = TAILQ_FIRST(&m->cached))) {
-        if (op->fua) /* It is durable; now it must come out on top again. */
-            apply(m, m->image.durable, op, 0, op->where.len);
-        else
-            cut_one(m, &survivors, op);
-        cache_remove(m, op);
-    }
-    while ((op = TAILQ_FIRST(&m->running))) {
-        if (op->kind != DISKMODEL_FLUSH)
-            cut_one(m, &survivors, op);
-        TAILQ_REMOVE(&m->running, op, link); /* (M5) Its owner frees it. */
-    }
-    pthread_cond_broadcast(&m->cut);
-}
-
-int
-diskmodel_cut(struct diskmodel *m, uint64_t seed, enum diskmodel_cut_mode mode)
-{
-    int r = -EIO;
-
-    pthread_mutex_lock(&m->lock);
-    if (!m->stats.is_off) {
-        cut_power(m, seed, mode);
-        r = 0;
-    }
-    pthread_mutex_unlock(&m->lock);
-    return r;
-}
-
-void
-diskmodel_arm(struct diskmodel *m, uint64_t nr, uint64_t seed,
-              enum diskmodel_cut_mode mode)
-{
-    pthread_mutex_lock(&m->lock);
-    m->stats.cut_in_ops = nr;
-    m->armed_seed = seed;
-    m->armed_mode = mode;
-    pthread_mutex_unlock(&m->lock);
-}
-
-int
-diskmodel_power_on(struct diskmodel *m)
-{
-    int r = -EINVAL;
-
-    pthread_mutex_lock(&m->lock);
-    if (m->stats.is_off) {
-        r = image_load(&m->image);
-        if (r == 0) {
-            m->stats.is_off = false;
-            m->actuator.free_at_ns = 0;
-        }
-    }
-    pthread_mutex_unlock(&m->lock);
-    return r;
 }
 
 /* ---- Requests ---- */
@@ -380,6 +223,29 @@ count_received(struct diskmodel *m, const struct diskmodel_op *op)
         m->stats.write_bytes += op->where.len;
 }
 
+/* (M6) Is this the one?  Needs the lock. */
+static bool
+must_fail(struct diskmodel *m, const struct diskmodel_op *op)
+{
+    uint64_t *nr = op->kind == DISKMODEL_FLUSH ? &m->stats.fail_in_flushes
+                                               : &m->stats.fail_in_writes;
+
+    if (*nr == 0 || --*nr > 0)
+        return false;
+    while (op->kind == DISKMODEL_FLUSH && !TAILQ_EMPTY(&m->cached))
+        model_forget(m, TAILQ_FIRST(&m->cached));
+    return true;
+}
+
+void
+diskmodel_fail(struct diskmodel *m, uint64_t nr_writes, uint64_t nr_flushes)
+{
+    pthread_mutex_lock(&m->lock);
+    m->stats.fail_in_writes = nr_writes;
+    m->stats.fail_in_flushes = nr_flushes;
+    pthread_mutex_unlock(&m->lock);
+}
+
 static int
 receive(struct diskmodel *m, struct diskmodel_op *op)
 {
@@ -387,10 +253,10 @@ receive(struct diskmodel *m, struct diskmodel_op *op)
 
     pthread_mutex_lock(&m->lock);
     if (!m->stats.is_off && m->stats.cut_in_ops && --m->stats.cut_in_ops == 0)
-        cut_power(m, m->armed_seed, m->armed_mode);
-    if (m->stats.is_off) {
+        model_cut_power(m, m->armed_seed, m->armed_mode);
+    if (m->stats.is_off || must_fail(m, op)) {
         m->stats.errors++;
-        r = -EIO; /* (M5) */
+        r = -EIO; /* (M5), (M6) */
     } else {
         count_received(m, op);
         op->serial = m->completed; /* (M2) Now, not when it completes. */
@@ -592,7 +458,7 @@ diskmodel_close(struct diskmodel *m)
         return;
     assert(TAILQ_EMPTY(&m->running));
     while ((op = TAILQ_FIRST(&m->cached)))
-        cache_remove(m, op);
+        model_forget(m, op);
     image_close(&m->image);
     pthread_cond_destroy(&m->cut);
     pthread_mutex_destroy(&m->lock);

@@ -15,6 +15,8 @@
  *        outcome.  Writes that were received and not completed take part.
  *   (M5) From the cut on every request fails with EIO, also those that were
  *        received before it, until the power comes back.
+ *   (M6) A request can be told to fail.  A write then changes nothing.  A FLUSH
+ *        loses what the cache holds: it stays visible and is never durable.
  *
  * Units:   offsets and lengths are bytes, times are nanoseconds.
  * Errors:  0 on success, a negative errno on failure; nothing here prints.
@@ -77,7 +79,8 @@ struct diskmodel_stats {
     uint64_t cut_writes_torn;                    /* In the last cut. */
     uint64_t ops;        /* Writes, zeroes and flushes received. */
     uint64_t cut_in_ops; /* Armed: the cut comes before this many more. */
-    bool is_off;         /* The power has been cut. */
+    uint64_t fail_in_writes, fail_in_flushes; /* Likewise; 0: none fails. */
+    bool is_off;                              /* The power has been cut. */
 };
 
 /* Open the durable state @path, made if missing.  @size is a multiple of 512,
@@ -129,6 +132,12 @@ int diskmodel_cut(struct diskmodel *m, uint64_t seed,
  */
 void diskmodel_arm(struct diskmodel *m, uint64_t nr, uint64_t seed,
                    enum diskmodel_cut_mode mode);
+
+/* The @nr_writes-th write or zero from here fails, and the @nr_flushes-th FLUSH
+ * (1: the next; 0: none).
+ */
+void diskmodel_fail(struct diskmodel *m, uint64_t nr_writes,
+                    uint64_t nr_flushes);
 
 /* The disk comes back with what was durable; -EINVAL if it is not off. */
 int diskmodel_power_on(struct diskmodel *m);

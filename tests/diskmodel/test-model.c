@@ -374,6 +374,32 @@ START_TEST(an_armed_cut_comes_just_before_that_operation)
 }
 END_TEST
 
+START_TEST(a_write_told_to_fail_changes_nothing_and_the_next_one_works)
+{
+    unsigned char buf[SECTOR] = {1};
+
+    diskmodel_fail(disk, 2, 0);
+    put(1, 0, 1);
+    ck_assert_int_eq(diskmodel_flush(disk), 0); /* It does not count. */
+    ck_assert_int_eq(diskmodel_write(disk, buf, SECTOR, SECTOR, false), -EIO);
+    ck_assert_int_eq(get(1), 0);
+    put(2, 1, 1);
+    ck_assert_int_eq(get(1), 2);
+}
+END_TEST
+
+START_TEST(a_flush_told_to_fail_loses_the_cache_for_good)
+{
+    put(1, 0, 1);
+    diskmodel_fail(disk, 0, 1);
+    ck_assert_int_eq(diskmodel_flush(disk), -EIO);
+    ck_assert_int_eq(get(0), 1); /* Visible ... */
+    ck_assert_int_eq(diskmodel_flush(disk), 0);
+    cut(0, DISKMODEL_CUT_ALL);
+    ck_assert_int_eq(get(0), 0); /* ... and not durable, whoever asks. */
+}
+END_TEST
+
 START_TEST(disarmed_it_does_not_come)
 {
     diskmodel_arm(disk, 1, 0, DISKMODEL_CUT_ALL);
@@ -469,6 +495,8 @@ main(void)
         what_was_flushed_survives_in_every_mode,
         every_request_fails_after_the_cut_until_the_power_is_back,
         an_armed_cut_comes_just_before_that_operation,
+        a_write_told_to_fail_changes_nothing_and_the_next_one_works,
+        a_flush_told_to_fail_loses_the_cache_for_good,
         disarmed_it_does_not_come,
         the_durable_state_outlives_the_program,
         a_full_cache_gives_up_its_oldest_writes,
