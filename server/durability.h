@@ -5,40 +5,48 @@
  *
  * (D1) A flush succeeds only if every change acknowledged before it arrived,
  *      on any connection, is durable.
+ *      [tests/model/durability.pml: D1]
  *
  * (D2) A sync covers only changes that completed before it was submitted.  A
  *      flush may wait for a sync that is already running only if that sync
  *      covers the flush; otherwise it needs a later one.  Several may run.
+ *      [tests/model/durability.pml: D2]
  *
  * (D3) Once the host has failed to write something back that was acknowledged,
  *      every later flush and durable change fails with the same errno until
  *      the disk is closed.  Linux reports such a failure once per open file
  *      and then marks the pages clean, so asking again would get "success" for
  *      lost data.
+ *      [tests/model/durability.pml: D3]
  *
  * (D4) Every call that can take such a report (fdatasync, a write with
  *      RWF_DSYNC, sync_file_range with a WAIT flag) has an open file to itself
  *      while it runs (lanes.h), so that it cannot take the report that another
  *      call's success depends on; and its failure is judged here or by a sync
  *      on another open file before anything is answered.
+ *      [tests/model/durability.pml: D4]
  *
  * (D5) A durable write carries RWF_DSYNC.  O_DSYNC and RWF_DSYNC do not cover
  *      fallocate, so a durable zero or trim is followed by a sync.
+ *      [tests/model/durability.pml: D5]
  *
  * (D6) A flush needs no sync if no change has completed since the last good
  *      sync was submitted.  The first flush after open always syncs: whoever
  *      wrote the file before may have left it in the page cache.
+ *      [tests/model/durability.pml: D6]
  *
  * (D7) A failure that lost nothing acknowledged is not remembered: the request
  *      that failed says so, and the next one has its own chance.  A durable
  *      write that failed is such a case if every change that has begun, on
  *      whatever connection, has failed itself or is durable: one that is under
  *      way may be in the page cache already, be lost, and be acknowledged next.
+ *      [tests/model/durability.pml: D7]
  *
  * (D8) A change counts as completed before its reply.  One that failed half
  *      way needs a sync like any other, but nothing acknowledged is lost with
  *      it (D7).  A durable write that succeeded needs no sync, and does not
  *      count.
+ *      [tests/model/durability.pml: D8]
  *
  * Rules that belong to other files: a mode that promises nothing never syncs
  * (disk.c), no lock is held across I/O (everywhere).
