@@ -28,8 +28,10 @@
 #define TEXT_SIZE ((size_t)256 << 10)
 #define PIPE_SIZE (1 << 20) /* What an ordinary user may ask for. */
 
-/* How long the end waits for a pipe's reader, in all. */
-#define LAST_WAIT_NS UINT64_C(300000000)
+/* How long the end waits for a pipe's reader: for a sign of life, and in all.
+ */
+#define STALL_NS UINT64_C(500000000)
+#define LAST_WAIT_NS UINT64_C(5000000000)
 
 static struct {
     struct ubd_trace_ring ring;
@@ -271,16 +273,22 @@ write_trace(void *unused)
 static void
 write_end(void)
 {
-    const uint64_t until_ns = now_ns() + LAST_WAIT_NS;
+    const uint64_t end_ns = now_ns() + LAST_WAIT_NS;
+    uint64_t stall_ns = now_ns() + STALL_NS;
     struct ubd_trace_record record;
     uint64_t records, dropped;
     bool is_empty;
 
     do {
+        size_t len;
+
         is_empty = take_records();
+        len = trace.len;
         if (write_text())
             continue;
-        if (now_ns() > until_ns)
+        if (trace.len < len)
+            stall_ns = now_ns() + STALL_NS;
+        if (now_ns() > stall_ns || now_ns() > end_ns)
             break;
         wait_for_reader(LOOK_NS);
         is_empty = false;

@@ -232,9 +232,9 @@ def server_ends_while_the_pipe_is_stuck(t):
 @test
 def reader_that_goes_on_reading_gets_the_end(t):
     fifo = Fifo(t)
-    fcntl.fcntl(fifo.fd, fcntl.F_SETPIPE_SZ, 65536)
     server = t.serve(t.image(), "trace=" + fifo.path)
     client = FastClient(server)
+    fcntl.fcntl(fifo.fd, fcntl.F_SETPIPE_SZ, 65536)  # Much is still to come.
     client.ask(SOME)
     client.close()
     server.process.send_signal(signal.SIGTERM)

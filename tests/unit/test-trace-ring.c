@@ -68,7 +68,7 @@ START_TEST(what_finds_the_ring_full_is_dropped_and_counted)
 END_TEST
 
 #define NR_WRITERS 4
-#define NR_EACH 50000
+#define NR_EACH 20000
 
 struct writer {
     pthread_t thread;
