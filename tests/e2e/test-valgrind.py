@@ -165,7 +165,7 @@ def no_request_misuses_memory_in_any_mode(t):
     each(t, serve_cleanly,
          [("cache=" + mode, "io=" + io)
           for mode in ("barrier", "osync") for io in engines()] +
-         [("cache=unsafe",), ("trim=false",)])
+         [("cache=unsafe",), ("trim=false", "trace=" + t.path("trace"))])
 
 
 @test
@@ -207,7 +207,8 @@ def no_refused_start_misuses_memory(t):
     each(t, refuse_cleanly,
          [("missing.img",), ("disk.img", "cache=nonsense"),
           ("disk.img", "file=disk.img"), ("locked.img",),
-          ("disk.img", "metrics=no-such-folder/m"), ("cache=osync",)])
+          ("disk.img", "metrics=no-such-folder/m"),
+          ("disk.img", "trace=no-such-folder/t"), ("cache=osync",)])
 
 
 @test
