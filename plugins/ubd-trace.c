@@ -23,7 +23,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define RING_RECORDS 65536 /* 9 MiB; 0.2 s of the fastest disk. */
+#define RING_RECORDS 65536 /* 7 MiB; 0.2 s at 300,000 requests a second. */
 #define LOOK_NS 10000000   /* How long records wait to be looked for. */
 #define TEXT_SIZE ((size_t)256 << 10)
 #define PIPE_SIZE (1 << 20) /* What an ordinary user may ask for. */
