@@ -99,6 +99,12 @@ lines server/disk.c 'system calls on the data' "${calls[@]}" \
     'int z(void) { return ioctl(1, BLKZEROOUT, 0); }'
 lines plugins/ubd-plugin.c 'system calls on the data' \
     'int x(void) { return pwrite (1); }'
+# The trace's own file may be begun anew, and no more.
+lines plugins/ubd-trace.c 'system calls on the data' \
+    'int x(void) { return ftruncate(fd, 0); }' \
+    'int y(void) { return pwrite(trace.fd, "", 1, 0); }'
+lines plugins/ubd-plugin.c 'system calls on the data' \
+    'int x(void) { return ftruncate(trace.fd, 0); }'
 
 # What is no breach.
 printf '%s\n' '/* After fdatasync(fd), "barrier". */' '// pread(fd)' \
