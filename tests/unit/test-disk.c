@@ -349,6 +349,25 @@ START_TEST(sync_that_says_try_again_is_not_asked_again)
 }
 END_TEST
 
+START_TEST(syncs_are_counted_and_so_are_those_that_failed)
+{
+    struct fake *fake = fake_new(SIZE);
+    struct ubd_disk *disk = unit_disk(fake, "barrier");
+
+    fake_fault(fake, FAKE_WRITE, FAKE_FAIL, -ENOSPC);
+    for (unsigned i = 0; i < 3; i++) { /* With nothing at stake. */
+        ck_assert_int_eq(ubd_flush(disk), 0);
+        ck_assert_int_eq(ubd_write(disk, block, 4096, 0, 0), -ENOSPC);
+    }
+    fake_fault_once(fake, FAKE_SYNC, FAKE_FAIL, -EIO);
+    ck_assert_int_eq(ubd_flush(disk), -EIO);
+    ck_assert_uint_eq(unit_counter(disk, UBD_COUNT_SYNCS_SUBMITTED), 4);
+    ck_assert_uint_eq(unit_counter(disk, UBD_COUNT_SYNCS_COMPLETED), 4);
+    ck_assert_uint_eq(unit_counter(disk, UBD_COUNT_SYNCS_FAILED), 1);
+    unit_close(disk, fake);
+}
+END_TEST
+
 START_TEST(read_behind_the_end_of_a_cut_short_file_is_eio)
 {
     struct fake *fake = fake_new(SIZE);
@@ -405,6 +424,7 @@ main(void)
         flush_that_arrives_after_a_write_is_not_answered_by_an_older_sync,
         short_and_interrupted_transfers_are_continued,
         sync_that_says_try_again_is_not_asked_again,
+        syncs_are_counted_and_so_are_those_that_failed,
         read_behind_the_end_of_a_cut_short_file_is_eio,
         volatile_bytes_are_those_acknowledged_and_not_durable,
         NULL,

@@ -1,81 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  *
- * The rules of durability.h as a state machine: no disk, no threads, no time.
- * A flush that waits is followed by hand: once it is woken,
- * ubd_durability_wait does not block.
+ * The rules of durability.h as a state machine.  How many syncs run and who
+ * shares them is in test-group-commit.c.
  */
-#include "unit.h"
-
-/* One flush of the test, with the sync that it leads if it does. */
-struct flush {
-    struct ubd_flusher flusher;
-    struct ubd_sync sync;
-};
-
-static enum ubd_flush_step
-arrive(struct ubd_durability *d, struct flush *f)
-{
-    return ubd_durability_arrive(d, &f->flusher, &f->sync);
-}
-
-static bool
-is_woken(struct flush *f)
-{
-    int value;
-
-    sem_getvalue(&f->flusher.woken, &value);
-    return value > 0;
-}
-
-static enum ubd_flush_step
-wait_for(struct ubd_durability *d, struct flush *f)
-{
-    return ubd_durability_wait(d, &f->flusher, &f->sync);
-}
-
-static int
-finish(struct ubd_durability *d, struct flush *f, int result)
-{
-    f->sync.ns = 1000; /* A fast disk, and no slower with two syncs at once. */
-    return ubd_durability_finish(d, &f->sync, result);
-}
-
-/* It was woken with an answer; the answer. */
-static int
-answer_of(struct ubd_durability *d, struct flush *f)
-{
-    ck_assert(is_woken(f));
-    ck_assert_int_eq(wait_for(d, f), UBD_FLUSH_DONE);
-    return f->flusher.result;
-}
-
-/* It was woken to sync; now its sync runs. */
-static void
-lead(struct ubd_durability *d, struct flush *f)
-{
-    ck_assert(is_woken(f));
-    ck_assert_int_eq(wait_for(d, f), UBD_FLUSH_LEAD);
-}
-
-/* A flush that nobody disturbs. */
-static int
-flush_alone(struct ubd_durability *d, int sync_result)
-{
-    struct flush f;
-
-    ck_assert_int_eq(arrive(d, &f), UBD_FLUSH_LEAD);
-    return finish(d, &f, sync_result);
-}
-
-static bool
-is_clean(struct ubd_durability *d)
-{
-    struct flush f;
-
-    if (arrive(d, &f) != UBD_FLUSH_DONE)
-        ck_abort_msg("expected an answer at once");
-    return f.flusher.result == 0 && f.flusher.is_clean;
-}
+#include "by-hand.h"
 
 START_TEST(a_flush_waits_for_a_sync_submitted_after_it)
 {
@@ -366,98 +294,78 @@ START_TEST(waiters_go_on_after_a_failure_that_is_not_remembered)
 }
 END_TEST
 
-/* Two flushes that come together on a disk whose syncs take 8 ms. */
+/* A change of @bytes fails, and a part of it may be there. */
 static void
-flush_slowly(struct ubd_durability *d)
+fail_change(struct ubd_durability *d, uint64_t bytes)
 {
-    struct flush first, joined;
-
-    ubd_durability_completed(d, 1);
-    ck_assert_int_eq(arrive(d, &first), UBD_FLUSH_LEAD);
-    ck_assert_int_eq(arrive(d, &joined), UBD_FLUSH_WAIT);
-    first.sync.ns = 8000000;
-    ck_assert_int_eq(ubd_durability_finish(d, &first.sync, 0), 0);
-    ck_assert_int_eq(answer_of(d, &joined), 0);
+    ubd_durability_begun(d, bytes);
+    ubd_durability_failed(d, bytes);
 }
 
-START_TEST(sync_of_a_slow_disk_waits_for_those_who_flushed_together)
+static void
+change(struct ubd_durability *d, uint64_t bytes)
 {
-    struct ubd_durability d;
-    struct flush first, second;
-
-    ubd_durability_init(&d, false, 1);
-    flush_slowly(&d);
-    ubd_durability_completed(&d, 1);
-    ck_assert_int_eq(arrive(&d, &first), UBD_FLUSH_GATHER);
-    ck_assert(!is_woken(&first));
-    ubd_durability_completed(&d, 2);
-    ck_assert_int_eq(arrive(&d, &second), UBD_FLUSH_WAIT);
-    ck_assert(is_woken(&first));
-    ubd_durability_gather(&d, &first.flusher, &first.sync);
-    ubd_durability_completed(&d, 4); /* The sync has begun. */
-    ck_assert_int_eq(finish(&d, &first, 0), 0);
-    ck_assert_int_eq(answer_of(&d, &second), 0);
-    ck_assert_uint_eq(ubd_durability_volatile(&d), 4);
-    ubd_durability_destroy(&d);
+    ubd_durability_begun(d, bytes);
+    ubd_durability_completed(d, bytes);
 }
-END_TEST
 
-START_TEST(sync_of_a_slow_disk_does_not_wait_for_ever)
+START_TEST(failed_change_is_neither_volatile_nor_at_stake)
 {
     struct ubd_durability d;
     struct flush f;
 
     ubd_durability_init(&d, false, 1);
-    flush_slowly(&d);
-    ubd_durability_completed(&d, 1);
-    ck_assert_int_eq(arrive(&d, &f), UBD_FLUSH_GATHER);
-    ubd_durability_gather(&d, &f.flusher, &f.sync); /* Nobody comes. */
-    ck_assert_int_eq(finish(&d, &f, 0), 0);
-    ck_assert(is_clean(&d));
+    change(&d, 100);
+    ck_assert_int_eq(flush_alone(&d, 0), 0);
+    fail_change(&d, 10);
+    ck_assert(ubd_durability_is_all_durable(&d));
+    ck_assert_uint_eq(ubd_durability_volatile(&d), 0);
+
+    ck_assert_int_eq(arrive(&d, &f), UBD_FLUSH_LEAD);
+    fail_change(&d, 5); /* Also one that fails meanwhile. */
+    ck_assert_int_eq(finish(&d, &f, -EIO), -EIO);
+    ck_assert_int_eq(ubd_durability_error(&d), 0);
+    ck_assert_uint_eq(ubd_durability_volatile(&d), 0);
+    ck_assert_int_eq(flush_alone(&d, 0), 0);
+    ck_assert_uint_eq(ubd_durability_volatile(&d), 0);
     ubd_durability_destroy(&d);
 }
 END_TEST
 
-START_TEST(loss_while_a_leader_gathers_fails_it_and_those_who_came)
+START_TEST(failed_change_that_was_synced_hides_no_later_loss)
+{
+    for (int is_durable = 0; is_durable < 2; is_durable++) {
+        struct ubd_durability d;
+
+        ubd_durability_init(&d, false, 1);
+        if (is_durable)
+            ubd_durability_failed_durable(&d, 10);
+        else
+            fail_change(&d, 10);
+        ck_assert_int_eq(flush_alone(&d, 0), 0);
+        change(&d, 4);
+        ck_assert(!ubd_durability_is_all_durable(&d));
+        ck_assert_uint_eq(ubd_durability_volatile(&d), 4);
+        ck_assert_int_eq(flush_alone(&d, -EIO), -EIO);
+        ck_assert_int_eq(ubd_durability_error(&d), -EIO);
+        ubd_durability_destroy(&d);
+    }
+}
+END_TEST
+
+START_TEST(change_that_is_under_way_when_a_sync_fails_is_at_stake)
 {
     struct ubd_durability d;
-    struct flush first, second;
+    struct flush f;
 
     ubd_durability_init(&d, false, 1);
-    flush_slowly(&d);
-    d.nr_expected = 3;
-    ubd_durability_completed(&d, 1);
-    ck_assert_int_eq(arrive(&d, &first), UBD_FLUSH_GATHER);
-    ck_assert_int_eq(arrive(&d, &second), UBD_FLUSH_WAIT);
-    ubd_durability_lost(&d, -EIO);
-    ck_assert_int_eq(answer_of(&d, &second), -EIO);
-    ubd_durability_gather(&d, &first.flusher, &first.sync);
-    ck_assert_int_eq(finish(&d, &first, 0), -EIO);
-    ubd_durability_destroy(&d);
-}
-END_TEST
-
-START_TEST(disk_that_is_slower_with_two_syncs_gets_one_at_a_time)
-{
-    struct ubd_durability d;
-    struct flush a, b;
-
-    ubd_durability_init(&d, false, 2);
     ck_assert_int_eq(flush_alone(&d, 0), 0);
+    fail_change(&d, 10);
+    ck_assert_int_eq(arrive(&d, &f), UBD_FLUSH_LEAD);
+    ubd_durability_begun(&d, 1);
+    ck_assert_int_eq(finish(&d, &f, -EIO), -EIO);
+    ck_assert_int_eq(ubd_durability_error(&d), -EIO);
     ubd_durability_completed(&d, 1);
-    ck_assert_int_eq(arrive(&d, &a), UBD_FLUSH_LEAD);
-    ubd_durability_completed(&d, 1);
-    ck_assert_int_eq(arrive(&d, &b), UBD_FLUSH_LEAD);
-    a.sync.ns = b.sync.ns = 2000; /* Alone it was 1000. */
-    ubd_durability_finish(&d, &a.sync, 0);
-    ubd_durability_finish(&d, &b.sync, 0);
-    ubd_durability_completed(&d, 1);
-    ck_assert_int_eq(arrive(&d, &a), UBD_FLUSH_LEAD);
-    ubd_durability_completed(&d, 1);
-    ck_assert_int_eq(arrive(&d, &b), UBD_FLUSH_WAIT);
-    finish(&d, &a, 0);
-    lead(&d, &b);
-    finish(&d, &b, 0);
     ubd_durability_destroy(&d);
 }
 END_TEST
@@ -482,10 +390,9 @@ main(void)
         flush_with_nothing_new_does_not_sync,
         failure_is_not_remembered_where_every_change_is_durable_at_once,
         waiters_go_on_after_a_failure_that_is_not_remembered,
-        sync_of_a_slow_disk_waits_for_those_who_flushed_together,
-        sync_of_a_slow_disk_does_not_wait_for_ever,
-        loss_while_a_leader_gathers_fails_it_and_those_who_came,
-        disk_that_is_slower_with_two_syncs_gets_one_at_a_time,
+        failed_change_is_neither_volatile_nor_at_stake,
+        failed_change_that_was_synced_hides_no_later_loss,
+        change_that_is_under_way_when_a_sync_fails_is_at_stake,
         NULL,
     };
 
