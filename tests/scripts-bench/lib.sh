@@ -4,48 +4,25 @@
 # For the tests of scripts/bench: private folders that hold the image and every
 # temporary file, so that what is left in them was left behind.  Sourced.
 
-set -euo pipefail
-unset CDPATH
+# shellcheck source=../lib.sh
+source "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
 
-src=${UBD_SRC:-$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)}
-dir=$(mktemp -d)
-mkdir "$dir/tmp"
-# Apart, because a flush can only be counted on a real disk.
-image_dir=$(mktemp -d "${UBD_BUILD:-$dir}/bench-test-XXXXXX")
-export TMPDIR=$dir/tmp
+image_dir=
 bench_pid=
 
 # shellcheck disable=SC2317 # It is called by the trap.
-leave() {
-    local status=$?
+before_leaving() {
     if [ -n "$bench_pid" ]; then
         kill "$bench_pid" 2>/dev/null || true
         wait "$bench_pid" 2>/dev/null || true
     fi
-    [ "$status" -eq 0 ] || [ "$status" -eq 77 ] ||
-        tail -n 30 "$dir"/{out,err} 2>/dev/null || true
-    cd /
-    rm -rf "$dir" "$image_dir"
-    exit "$status"
-}
-trap leave EXIT
-trap 'exit 143' INT TERM HUP
-cd "$dir"
-
-fail() {
-    printf 'FAILED: %s\n' "$*"
-    exit 1
+    rm -rf "$image_dir"
 }
 
-need() {
-    local tool
-    for tool in "$@"; do
-        if ! command -v "$tool" >/dev/null; then
-            echo "$tool is not installed"
-            exit 77
-        fi
-    done
-}
+mkdir tmp
+export TMPDIR=$dir/tmp
+# Apart, because a flush can only be counted on a real disk.
+image_dir=$(mktemp -d "${UBD_BUILD:-$dir}/bench-test-XXXXXX")
 
 # Run scripts/bench; sets $status, and what it says is in out and err.
 bench() {

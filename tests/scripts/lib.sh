@@ -1,46 +1,18 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# For the tests of scripts/: a private folder, a served image, and nothing
-# left behind however the test ends.  Sourced; the test is then in $dir.
+# For the tests of scripts/: a served image, beside what ../lib.sh gives.
 
-set -euo pipefail
-unset CDPATH
+# shellcheck source=../lib.sh
+source "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
 
-src=${UBD_SRC:-$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)}
 plugin=${UBD_PLUGIN:-$src/plugin.so}
 export UBD_PLUGIN=$plugin
-
-dir=$(mktemp -d)
 serve_pid=
 
 # shellcheck disable=SC2317 # It is called by the trap.
-leave() {
-    local status=$?
-    [ -z "$serve_pid" ] || stop_serve || true
-    [ "$status" -eq 0 ] || [ "$status" -eq 77 ] ||
-        tail -n 20 "$dir"/{out,err} 2>/dev/null || true
-    cd /
-    rm -rf "$dir"
-    exit "$status"
-}
-trap leave EXIT
-trap 'exit 143' INT TERM HUP
-cd "$dir"
-
-fail() {
-    printf 'FAILED: %s\n' "$*"
-    exit 1
-}
-
-need() {
-    local tool
-    for tool in "$@"; do
-        if ! command -v "$tool" >/dev/null; then
-            echo "$tool is not installed"
-            exit 77
-        fi
-    done
+before_leaving() {
+    [ -z "$serve_pid" ] || stop_serve
 }
 
 # Run scripts/serve until it says that it is ready; 1 if it ends before.
