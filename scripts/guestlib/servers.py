@@ -2,6 +2,7 @@
 """What serves the disks: nbdkit with our plugin, or one that runs already;
 qemu-storage-daemon in front of it; a network with two addresses."""
 
+import ctypes
 import os
 import signal
 import socket
@@ -11,7 +12,10 @@ import time
 
 HOST_ADDRESS, GUEST_ADDRESS = "10.77.0.1", "10.77.0.2"
 FIRST_PORT = 10809
+SYS_PIDFD_GETFD = 438  # The same number on every architecture.
 PATIENCE = 30  # Seconds that a server may take to start or to end.
+
+_libc = ctypes.CDLL(None, use_errno=True)
 
 
 class NotStarted(Exception):
@@ -78,6 +82,37 @@ def nbdkit(o, folder, number, image):
     argv += [o.plugin_file, "file=" + image] + o.plugin
     # In the person's folder: names of files in the words are meant from there.
     return Server("nbdkit-%d" % number, argv, folder, None), where
+
+
+def cut_connections(process):
+    """Of a guest that is gone.  It sent no FIN, so the server would wait for
+    its next request for ever; we close the server's sockets from outside.
+    """
+    folder = "/proc/%d/fd" % process.pid
+    for name in os.listdir(folder):
+        try:
+            if not os.readlink(os.path.join(folder, name)).startswith(
+                    "socket:"):
+                continue
+            fd = _pidfd_getfd(process.pid, int(name))
+            with socket.socket(fileno=fd) as s:
+                if s.family == socket.AF_INET and \
+                   s.getpeername()[0] == GUEST_ADDRESS:
+                    s.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass  # Closed meanwhile, or the listening one, without a peer.
+
+
+def _pidfd_getfd(pid, number):
+    pidfd = os.pidfd_open(pid)
+    try:
+        fd = _libc.syscall(SYS_PIDFD_GETFD, pidfd, number, 0)
+        if fd < 0:
+            e = ctypes.get_errno()
+            raise OSError(e, os.strerror(e))
+        return fd
+    finally:
+        os.close(pidfd)
 
 
 def relay(path, port):

@@ -229,6 +229,8 @@ class Session:
             if server.name == "qemu-storage-daemon":
                 server.kill()
             else:
+                if self.o.attach == "nbd" and server.process.poll() is None:
+                    servers.cut_connections(server.process)
                 server.stop()
             if self.o.verbose:
                 sys.stderr.write(server.messages())
