@@ -12,7 +12,12 @@ CUT_MODES = ["none"] * 3 + ["torn", "sector", "write", "prefix"] * 2 + ["all"]
 # Loads for bugs that few of the other loads can show at all.
 FOCUS = {
     "trim_zero_not_synced": {"zero": 60, "fua": 30},
-    "dirty_flag_cleared_after_sync": {"flush": 10, "fua": 0},
+    # A flush that finds everything clean, just after a slow one.
+    "dirty_flag_cleared_after_sync": {
+        "flush": 40, "fua": 0, "zero": 0, "trim": 0, "connections": 2,
+        "depth": 2, "sectors": 4096},
+    # What was lost must not be written again.
+    "sticky_error_forgotten": {"flush": 20, "fua": 0, "sectors": 4096},
 }
 LOAD_MS = 80  # About what the disk's delays may add up to in one load.
 
@@ -99,8 +104,8 @@ class Cut:
         self.kind = self.pick(*CUT_MODES)
         requests = self.load["requests"]
         can_fail = self.mode != "unsafe" and self.pick(*[0] * 7, 1)
-        if self.bug == "sticky_error_forgotten":
-            can_fail = True
+        if self.bug in FOCUS:
+            can_fail = self.bug == "sticky_error_forgotten"
         if can_fail:
             self.fail = self.draw_failure()
         if not can_fail and self.pick(0, 1):
