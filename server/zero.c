@@ -123,11 +123,32 @@ can_try(struct ubd_disk *disk, enum method method, unsigned flags)
             (1u << method));
 }
 
+/* Linux drops what is dirty in the page cache of a range before it zeroes that
+ * on the disk (6.18: blkdev_fallocate, ext4_punch_hole).  A flush in between
+ * would find nothing to write, succeed, and a power cut would bring back what
+ * was there before either.  So it is written out first, as XFS does itself; the
+ * flush's sync then covers it: (D1).  If that fails, this open file, which is
+ * no lane, is told in vain, and every lane will be: (D4).
+ */
+static void
+write_out_first(struct ubd_disk *disk, uint64_t len, uint64_t offset)
+{
+    const struct ubd_req req = {.op = UBD_OP_WAIT_WRITEOUT,
+                                .fd = disk->host.fd,
+                                .offset = offset,
+                                .len = len,
+                                .mode = UBD_FINISH_WRITEOUT_FLAGS};
+
+    if (disk->policy->flush_syncs && !disk->host.is_direct)
+        (void)ubd_disk_run(disk, &req);
+}
+
 static int
 zero_whole(struct ubd_disk *disk, uint64_t len, uint64_t offset, unsigned flags)
 {
     int r = -EOPNOTSUPP;
 
+    write_out_first(disk, len, offset);
     if ((flags & UBD_MAY_TRIM) && disk->info.trim &&
         can_try(disk, PUNCH, flags))
         r = try_method(disk, PUNCH, len, offset);

@@ -55,9 +55,10 @@ def parse_args(argv=None):
                    + ", ".join(MUTANTS))
     p.add_argument("--go-on", action="store_true",
                    help="with --mutant: do not stop when it is caught")
-    p.add_argument("--flush-failures", action="store_true",
-                   help="also flushes of the disk fail, with all its cache"
-                   " (block, file)")
+    p.add_argument("--all-failures", action="store_true",
+                   help="also failures that no server can make good on this"
+                   " kernel: of the disk's flushes, which lose its cache"
+                   " (block, file), and of writes to holes (ext4)")
     p.add_argument("--repeat", type=int, default=1, metavar="N",
                    help="run each cut so many times (default: 1)")
     p.add_argument("--jobs", type=int, metavar="N",
@@ -86,7 +87,7 @@ def chosen(args, i):
 
 def command(args, stack, mode, seed):
     mutant = f" --mutant {args.mutant}" if args.mutant else ""
-    failures = " --flush-failures" if args.flush_failures else ""
+    failures = " --all-failures" if args.all_failures else ""
     return (f"scripts/prove --cuts 1 --seed {seed} --mode {mode}"
             f" --stack {stack}{mutant}{failures}")
 
@@ -149,7 +150,7 @@ class Worker:
 
     def run(self, i):
         stack, mode, seed = chosen(self.args, i)
-        cut = swarm.Cut(stack, mode, seed, self.args.flush_failures,
+        cut = swarm.Cut(stack, mode, seed, self.args.all_failures,
                         self.args.mutant)
         try:
             result = run_cut(cut, self.disk(stack), self.args.mutant)
@@ -219,7 +220,7 @@ class Report:
                   flush=True)
 
     def describe(self, *which):
-        return swarm.Cut(*which, self.args.flush_failures,
+        return swarm.Cut(*which, self.args.all_failures,
                          self.args.mutant).describe()
 
     def progress(self):

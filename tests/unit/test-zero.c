@@ -284,6 +284,25 @@ START_TEST(trim_of_a_block_device_discards_where_it_cannot_punch)
 }
 END_TEST
 
+/* Linux drops it, and a flush that comes before the zeroes would miss it. */
+START_TEST(what_a_zero_is_about_to_drop_is_written_out_first)
+{
+    struct fake *fake = fake_new(SIZE);
+    struct ubd_disk *disk = full_disk(fake);
+    struct unit_job zero;
+
+    fake_hold(fake, FAKE_ALLOCATE, FAKE_RUNNING);
+    unit_start(&zero, disk, UBD_KIND_ZERO, NULL, 8192, 4096, 0);
+    fake_wait_held(fake, FAKE_ALLOCATE, 1);
+    ck_assert_uint_eq(fake_count(fake, FAKE_WAIT_WRITEOUT), 1);
+    ck_assert_uint_eq(fake->piece[0].offset, 4096);
+    ck_assert_uint_eq(fake->piece[0].len, 8192);
+    fake_release(fake, FAKE_ALLOCATE, 0);
+    ck_assert_int_eq(unit_join(&zero), 0);
+    unit_close(disk, fake);
+}
+END_TEST
+
 START_TEST(failed_trim_is_told)
 {
     struct fake *fake = fake_new(SIZE);
@@ -312,6 +331,7 @@ main(void)
         trim_up_to_the_end_includes_the_last_piece,
         trim_that_the_host_cannot_do_succeeds_and_changes_nothing,
         trim_of_a_block_device_discards_where_it_cannot_punch,
+        what_a_zero_is_about_to_drop_is_written_out_first,
         failed_trim_is_told,
         NULL,
     };
