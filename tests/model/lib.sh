@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # SPDX-License-Identifier: BSD-3-Clause
 #
 # Exhausts the model with spin.  Sourced by the tests of this folder.

@@ -5,8 +5,7 @@
 # two with two requests each and two syncs at a time, and three with one each
 # and one sync at a time, where flushes queue and a leader is chosen.
 
-# shellcheck source=tests/model/lib.sh
-source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+. "$(dirname "$0")/lib.sh"
 
 unreached=''
 for size in '2 2 2' '3 1 1'; do

@@ -4,8 +4,7 @@
 # Guards the model itself: with one line made wrong in a way that real servers
 # are wrong, spin must find a reply that lies.
 
-# shellcheck source=tests/model/lib.sh
-source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+. "$(dirname "$0")/lib.sh"
 
 mistakes=(
     ACK      # D8: acknowledged before it counts
