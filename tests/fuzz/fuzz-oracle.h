@@ -17,9 +17,6 @@ struct oracle {
     unsigned char *is_trimmed; /* By byte. */
 };
 
-/* The state of the one sequence of random numbers; the seed at first. */
-static uint64_t seed_state;
-
 /* splitmix64 (public domain, Sebastiano Vigna). */
 static inline uint64_t
 oracle_random(uint64_t *state)

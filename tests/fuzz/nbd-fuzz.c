@@ -59,6 +59,7 @@ struct request {
 };
 
 static uint64_t seed, nr_done;
+static uint64_t seed_state; /* Of the one sequence of random numbers. */
 static const char *socket_path;
 static struct oracle oracle;
 static struct nbd_handle *nbd[CONNECTIONS_MAX];
