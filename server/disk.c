@@ -13,77 +13,6 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-/* (t) Where the thread's request is described, or NULL. */
-static _Thread_local struct ubd_span *span_of_thread;
-
-void
-ubd_observe(struct ubd_span *span)
-{
-    span_of_thread = span;
-}
-
-/* NULL if nobody looks on; then nothing must be measured. */
-static inline struct ubd_span *
-find_span(const struct ubd_disk *disk)
-{
-    return __builtin_expect(disk->is_observed, false) ? span_of_thread : NULL;
-}
-
-/* The first thing that a request asks of the host ends its waiting here.  A
- * durable write may be several calls, of which the last one counts: what was
- * written before is durable by then.
- */
-static int
-run_observed(struct ubd_disk *disk, const struct ubd_req *req,
-             struct ubd_span *span)
-{
-    struct ubd_sync_span *sync = &span->sync;
-    const uint64_t start_ns = ubd_now_ns();
-    const int r = ubd_io_run(disk->io, req);
-
-    if (!span->start_ns)
-        span->start_ns = start_ns;
-    if (req->is_durable) {
-        if (sync->how != UBD_SYNC_WRITE)
-            sync->submitted_ns = start_ns;
-        sync->how = UBD_SYNC_WRITE;
-        sync->completed_ns = ubd_now_ns();
-        sync->tid = gettid();
-        sync->result = r;
-    }
-    return r;
-}
-
-int
-ubd_disk_run(struct ubd_disk *disk, const struct ubd_req *req)
-{
-    struct ubd_span *span = find_span(disk);
-
-    return span ? run_observed(disk, req, span) : ubd_io_run(disk->io, req);
-}
-
-/* Whatever has been durable on the way, this made the request so. */
-static void
-observe_sync(struct ubd_disk *disk, const struct ubd_sync_span *sync)
-{
-    struct ubd_span *span = find_span(disk);
-
-    if (span)
-        span->sync = *sync;
-}
-
-/* A flush has waited until its sync was submitted, or was not needed. */
-static void
-observe_flush(struct ubd_disk *disk, const struct ubd_sync_span *sync)
-{
-    struct ubd_span *span = find_span(disk);
-
-    if (!span)
-        return;
-    span->sync = *sync;
-    span->start_ns = sync->submitted_ns ? sync->submitted_ns : ubd_now_ns();
-}
-
 /* Must this change be durable before its reply? */
 static bool
 is_durable_change(const struct ubd_disk *disk, unsigned flags)
@@ -437,7 +366,7 @@ ubd_write(struct ubd_disk *disk, const void *buf, uint32_t len, uint64_t offset,
     const int r = write_now(disk, buf, len, offset, is_durable);
 
     if (!is_durable)
-        observe_sync(disk, no_sync(flags));
+        ubd_observed_sync(disk, no_sync(flags));
     if (is_durable)
         ubd_stats_time(&disk->stats, UBD_HIST_FUA, ubd_now_ns() - start_ns);
     ubd_stats_request(&disk->stats, UBD_KIND_WRITE, len, flags & UBD_FUA, r);
@@ -467,7 +396,8 @@ change_space_now(struct ubd_disk *disk, enum ubd_kind kind, uint32_t len,
     if (r == 0 && is_durable_change(disk, flags) &&
         !UBD_MUTANT(trim_zero_not_synced))
         r = ubd_disk_make_durable(disk, &sync); /* (D5) */
-    observe_sync(disk, is_durable_change(disk, flags) ? &sync : no_sync(flags));
+    ubd_observed_sync(disk,
+                      is_durable_change(disk, flags) ? &sync : no_sync(flags));
     if (r == 0 && disk->policy->durable == UBD_DURABLE_ALWAYS &&
         ubd_durability_nr_failed(d) != nr_failed)
         r = -EIO; /* That sync may have been told of our loss. */
@@ -515,7 +445,7 @@ ubd_flush(struct ubd_disk *disk)
         r = ubd_mutant_flush_later(disk);
     else if (disk->policy->flush_syncs && !UBD_MUTANT(flush_ignored))
         r = ubd_disk_make_durable(disk, &sync);
-    observe_flush(disk, &sync);
+    ubd_observed_flush(disk, &sync);
     if (sync.how == UBD_SYNC_JOINED)
         ubd_stats_count(&disk->stats, UBD_COUNT_MERGED);
     if (sync.how == UBD_SYNC_CLEAN)

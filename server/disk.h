@@ -2,7 +2,7 @@
  *
  * One disk, as the files of server/ see it.  Public functions are in ubd.h;
  * disk.c has the requests, direct.c what O_DIRECT adds, zero.c the ways to
- * zero and trim, open.c the rest.
+ * zero and trim, observe.c what is told of requests, open.c the rest.
  *
  * No lock is held across I/O.  There is no order of locks: nobody takes one
  * while holding another.
@@ -67,6 +67,12 @@ int ubd_disk_write(struct ubd_disk *disk, const void *buf, uint64_t len,
  */
 int ubd_disk_make_durable(struct ubd_disk *disk,
                           struct ubd_sync_span *ret_sync);
+
+/* observe.c: whatever has been durable on the way, this made the request so. */
+void ubd_observed_sync(struct ubd_disk *disk, const struct ubd_sync_span *sync);
+/* A flush has waited until its sync was submitted, or was not needed. */
+void ubd_observed_flush(struct ubd_disk *disk,
+                        const struct ubd_sync_span *sync);
 
 /* direct.c: O_DIRECT with any offset, length and buffer.  A change holds its
  * ubd_direct_range; a read locks what it must itself.
