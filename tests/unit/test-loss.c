@@ -234,17 +234,24 @@ START_TEST(repeated_failures_of_fua_writes_are_not_remembered)
 }
 END_TEST
 
+/* What the host says when it has no room. */
 START_TEST(failed_fua_write_is_not_remembered_if_a_witness_saw_no_loss)
 {
-    struct fake *fake = fake_new(SIZE);
-    struct ubd_disk *disk = unit_settled_disk(fake);
+    static const int errors[] = {-ENOSPC, -EDQUOT, -EFBIG};
 
-    write_victim(disk);
-    fail_durable_write(disk, fake, FAKE_FAIL);
-    ck_assert_mem_eq(fake->stable + VICTIM, block, 4096);
-    ck_assert_int_eq(ubd_write(disk, block, 4096, 0, UBD_FUA), 0);
-    ck_assert_int_eq(ubd_flush(disk), 0);
-    unit_close(disk, fake);
+    for (unsigned i = 0; i < 3; i++) {
+        struct fake *fake = fake_new(SIZE);
+        struct ubd_disk *disk = unit_settled_disk(fake);
+
+        write_victim(disk);
+        fake_fault(fake, FAKE_DURABLE, FAKE_FAIL, errors[i]);
+        ck_assert_int_eq(ubd_write(disk, block, 4096, 0, UBD_FUA), errors[i]);
+        fake_heal(fake);
+        ck_assert_mem_eq(fake->stable + VICTIM, block, 4096);
+        ck_assert_int_eq(ubd_write(disk, block, 4096, 0, UBD_FUA), 0);
+        ck_assert_int_eq(ubd_flush(disk), 0);
+        unit_close(disk, fake);
+    }
 }
 END_TEST
 

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  *
+ * Whose report a failure is, and what it weighs.
+ *
  * A leader that is held up between its sync and the recording of the result
  * must still have its open files: whoever borrowed one then would be told
  * nothing, and be believed.
@@ -108,6 +110,55 @@ START_TEST(failed_device_flush_is_not_overruled_by_a_later_sync)
 }
 END_TEST
 
+/* A write that went well is no reason to doubt what a lane says next. */
+START_TEST(good_fua_write_leaves_every_report_its_weight)
+{
+    struct fake *fake = fake_new(64 * KIB);
+    struct ubd_disk *disk = unit_settled_disk(fake);
+
+    ck_assert_int_eq(ubd_write(disk, block, 4096, 0, UBD_FUA), 0);
+    ck_assert_int_eq(ubd_write(disk, block, 4096, 32 * KIB, 0), 0);
+    fake_fault_once(fake, FAKE_SYNC, FAKE_FAIL, -EIO);
+    ck_assert_int_eq(ubd_flush(disk), -EIO);
+    ck_assert_int_eq(ubd_loss(disk), EIO);
+    unit_close(disk, fake);
+}
+END_TEST
+
+/* A flush that syncs for nothing but what a failed write has left behind takes
+ * the report of a durable write that is not judged yet; and then another one
+ * comes upon it, on a lane that has not told it, with something at stake.
+ */
+START_TEST(failure_that_a_flush_was_told_of_with_nothing_at_stake_is_old_news)
+{
+    struct fake *fake = fake_new(64 * KIB);
+    struct ubd_disk *disk = unit_settled_disk(fake);
+    struct unit_job fua, flush[2];
+
+    fake_fault_once(fake, FAKE_WRITE, FAKE_FAIL, -ENOSPC);
+    ck_assert_int_eq(ubd_write(disk, block, 4096, 0, 0), -ENOSPC);
+    fake_fault(fake, FAKE_DURABLE, FAKE_LOSE, -ENOSPC);
+    fake_hold(fake, FAKE_DURABLE, FAKE_ENDED);
+    unit_start(&fua, disk, UBD_KIND_WRITE, block, 4096, 0, UBD_FUA);
+    fake_wait_held(fake, FAKE_DURABLE, 1);
+    ck_assert_int_eq(ubd_flush(disk), -ENOSPC);
+
+    fake_hold(fake, FAKE_SYNC, FAKE_RUNNING);
+    for (unsigned i = 0; i < 2; i++) { /* On both lanes. */
+        ck_assert_int_eq(ubd_write(disk, block, 4096, 32 * KIB, 0), 0);
+        unit_start_flush(&flush[i], disk);
+        fake_wait_held(fake, FAKE_SYNC, i + 1);
+    }
+    fake_unhold(fake, FAKE_SYNC);
+    for (unsigned i = 0; i < 2; i++)
+        ck_assert_int_eq(unit_join(&flush[i]), 0);
+    ck_assert_int_eq(ubd_loss(disk), 0);
+    fake_unhold(fake, FAKE_DURABLE);
+    ck_assert_int_eq(unit_join(&fua), -ENOSPC);
+    unit_close(disk, fake);
+}
+END_TEST
+
 int
 main(void)
 {
@@ -115,6 +166,8 @@ main(void)
         lane_is_kept_until_the_result_is_recorded,
         witness_is_kept_until_the_result_is_recorded,
         failed_device_flush_is_not_overruled_by_a_later_sync,
+        good_fua_write_leaves_every_report_its_weight,
+        failure_that_a_flush_was_told_of_with_nothing_at_stake_is_old_news,
         NULL,
     };
 

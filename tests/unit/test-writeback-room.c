@@ -91,6 +91,53 @@ START_TEST(limit_holds_where_write_out_is_refused_once)
 }
 END_TEST
 
+static uint64_t
+dirty_after_zero(uint32_t len, uint64_t offset)
+{
+    struct fake *fake = fake_new(SIZE);
+    struct ubd_disk *disk = unit_limited_disk(fake, "barrier", MIB, false);
+    uint64_t dirty;
+
+    ck_assert_int_eq(ubd_zero(disk, len, offset, UBD_MAY_TRIM), 0);
+    dirty = ubd_writeback_dirty(&disk->writeback);
+    unit_close(disk, fake);
+    return dirty / PAGE;
+}
+
+START_TEST(pages_that_are_zeroed_in_part_are_dirty)
+{
+    ck_assert_uint_eq(dirty_after_zero(4 * PAGE, PAGE), 0);
+    ck_assert_uint_eq(dirty_after_zero(4 * PAGE - 1, PAGE + 1), 1);
+    ck_assert_uint_eq(dirty_after_zero(4 * PAGE + 1, PAGE), 1);
+    ck_assert_uint_eq(dirty_after_zero(4 * PAGE, PAGE + 1), 2);
+}
+END_TEST
+
+/* Nothing is written out early for somebody who does not wait any more. */
+START_TEST(pages_are_left_alone_again_once_a_waiting_writer_got_its_room)
+{
+    struct fake *fake = fake_new(SIZE);
+    struct ubd_disk *disk = unit_limited_disk(fake, "barrier", MIB, false);
+    struct ubd_stats stats;
+    unsigned nr;
+
+    do { /* Until one had to wait. */
+        ck_assert_int_eq(ubd_write(disk, data, MIB, 0, 0), 0);
+        ubd_stats(disk, &stats);
+    } while (stats.throttle_ns == 0);
+    ck_assert_int_eq(ubd_flush(disk), 0);
+    while (ubd_writeback_dirty(&disk->writeback) > 0)
+        sched_yield();
+    nr = fake_count(fake, FAKE_START_WRITEOUT);
+    for (unsigned i = 0; i < 8; i++)
+        ck_assert_int_eq(ubd_write(disk, data, PAGE, i * 9 * PAGE, 0), 0);
+    for (unsigned i = 0; i < 2000; i++)
+        sched_yield();
+    ck_assert_uint_eq(fake_count(fake, FAKE_START_WRITEOUT), nr);
+    unit_close(disk, fake);
+}
+END_TEST
+
 static bool
 fail_never(void *opaque)
 {
@@ -126,6 +173,8 @@ main(void)
         peak_is_never_less_than_what_is_dirty,
         stream_is_evicted_with_the_smallest_limit_too,
         limit_holds_where_write_out_is_refused_once,
+        pages_that_are_zeroed_in_part_are_dirty,
+        pages_are_left_alone_again_once_a_waiting_writer_got_its_room,
         huge_disk_with_a_small_limit_has_thresholds_above_0,
         NULL,
     };

@@ -539,6 +539,7 @@ START_TEST(long_writes_are_cut_shorter_where_the_pages_stay)
         {0,         true,  40}, /* Without a limit nothing is evicted. */
         {256 * MIB, false, 40},
         {256 * MIB, true,  3 },
+        {MIB,       true,  40}, /* Room for all workers. */
     };
 
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
