@@ -219,6 +219,69 @@ START_TEST(block_device_zeroes_whole_blocks_and_the_rest_is_written)
 }
 END_TEST
 
+START_TEST(zeroes_that_span_no_whole_block_are_only_written)
+{
+    struct fake *fake = fake_new(SIZE);
+    struct ubd_disk *disk = full_disk(fake);
+
+    become_block_device(disk);
+    ck_assert_int_eq(ubd_zero(disk, 200, 4000, 0), 0);
+    ck_assert_uint_eq(fake_count(fake, FAKE_ALLOCATE), 0);
+    ck_assert_uint_eq(fake_count(fake, FAKE_WRITE), 1);
+    check_zeroed(fake, 200, 4000);
+    unit_close(disk, fake);
+}
+END_TEST
+
+START_TEST(failure_of_a_part_of_a_zero_is_the_answer)
+{
+    static const enum fake_kind kinds[] = {FAKE_ALLOCATE, FAKE_WRITE};
+
+    for (unsigned i = 0; i < 2; i++) { /* The middle, or an edge. */
+        struct fake *fake = fake_new(SIZE);
+        struct ubd_disk *disk = full_disk(fake);
+
+        become_block_device(disk);
+        fake_fault(fake, kinds[i], FAKE_FAIL, -EIO);
+        ck_assert_int_eq(ubd_zero(disk, 12000, 100, 0), -EIO);
+        ck_assert_uint_eq(fake_count(fake, FAKE_WRITE), i);
+        unit_close(disk, fake);
+    }
+}
+END_TEST
+
+START_TEST(zeroes_that_are_written_to_a_file_are_written_to_their_end)
+{
+    const uint64_t size = 3 * UBD_BOUNCE_SIZE;
+    struct fake *fake = fake_new(size);
+    struct ubd_disk *disk = full_disk(fake);
+
+    refuse(fake, 0, -EOPNOTSUPP);
+    ck_assert_int_eq(ubd_zero(disk, size - 200, 100, 0), 0);
+    check_zeroed(fake, size - 200, 100);
+    ck_assert_int_eq(ubd_trim(disk, size, 0, 0), 0);
+    /* Only block devices know these. */
+    ck_assert_uint_eq(fake_count(fake, FAKE_ZEROOUT), 0);
+    ck_assert_uint_eq(fake_count(fake, FAKE_DISCARD), 0);
+    unit_close(disk, fake);
+}
+END_TEST
+
+START_TEST(block_device_is_not_asked_to_reserve_space)
+{
+    struct fake *fake = fake_new(SIZE);
+    struct ubd_disk *disk = full_disk(fake);
+
+    become_block_device(disk);
+    lack(fake, 1);
+    ck_assert_int_eq(ubd_zero(disk, 8192, 0, 0), 0);
+    ck_assert_uint_eq(fake_count(fake, FAKE_ALLOCATE), 1);
+    ck_assert_uint_eq(fake_count(fake, FAKE_ZEROOUT), 1);
+    check_zeroed(fake, 8192, 0);
+    unit_close(disk, fake);
+}
+END_TEST
+
 START_TEST(trim_rounds_inward_to_whole_blocks)
 {
     static const struct {
@@ -229,6 +292,7 @@ START_TEST(trim_rounds_inward_to_whole_blocks)
         {8191,  4096,  4096,  4096 },
         {4096,  1,     0,     0    },
         {100,   4096,  0,     0    },
+        {100,   1,     0,     0    },
         {SIZE,  0,     SIZE,  0    },
         {12290, 16383, 12288, 16384},
     };
@@ -239,6 +303,8 @@ START_TEST(trim_rounds_inward_to_whole_blocks)
 
         disk->host.block_size = 4096;
         ck_assert_int_eq(ubd_trim(disk, cases[i].len, cases[i].offset, 0), 0);
+        ck_assert_uint_eq(fake_count(fake, FAKE_ALLOCATE),
+                          cases[i].trimmed > 0);
         check_zeroed(fake, cases[i].trimmed, cases[i].from);
         unit_close(disk, fake);
     }
@@ -327,6 +393,10 @@ main(void)
         fast_zero_never_writes,
         fast_zero_of_a_block_device_never_writes,
         block_device_zeroes_whole_blocks_and_the_rest_is_written,
+        zeroes_that_span_no_whole_block_are_only_written,
+        failure_of_a_part_of_a_zero_is_the_answer,
+        zeroes_that_are_written_to_a_file_are_written_to_their_end,
+        block_device_is_not_asked_to_reserve_space,
         trim_rounds_inward_to_whole_blocks,
         trim_up_to_the_end_includes_the_last_piece,
         trim_that_the_host_cannot_do_succeeds_and_changes_nothing,
