@@ -10,13 +10,14 @@ import copy
 import os
 import sys
 import unittest
+import xml.etree.ElementTree as ET
 
 SOURCE = os.environ.get("UBD_SRC") or os.path.join(
     os.path.dirname(os.path.abspath(__file__)), "..", "..")
 sys.path.insert(0, os.path.join(SOURCE, "scripts"))
 
 # pylint: disable=wrong-import-position
-from chainlib import join, judge, records, report  # noqa: E402
+from chainlib import join, judge, picture, records, report  # noqa: E402
 from chainlib.records import (BlockOp, GuestSync, HostSync, Request,  # noqa
                               Sync)
 
@@ -411,6 +412,13 @@ class Links(unittest.TestCase):
         text = report.text(run, judge.Judge(run).timelines, 3)
         self.assertIn("MISSING", text)
         self.assertIn("FLUSH acknowledged, no host sync", text)
+
+    def test_a_picture_of_any_program_is_well_formed(self):
+        run = good_run()
+        run.guest_syncs[0].comm = "a<b&\"c'"
+        text = picture.svg(run, judge.Judge(run).timelines)
+        found = [e.text for e in ET.fromstring(text).iter()]
+        self.assertIn("fsync (a<b&\"c')", found)
 
     def test_judging_changes_nothing(self):
         run = good_run()

@@ -32,23 +32,30 @@ def main():
     # Whoever runs tests in the background has it ignored, and so would we.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     with tempfile.TemporaryDirectory() as folder:
-        os.environ["TMPDIR"] = folder
-        for argv in (["--", "true"], ["--timeout", "0.2", "--", WAIT],
-                     ["--plugin", "nonsense=1", "--", "true"]):
-            process = subprocess.Popen(
-                [chaintest.CHAIN, *argv], stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-            process.wait(chaintest.PATIENCE)
-            chaintest.await_nothing_left(process.pid, folder)
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            process = started(folder)
-            process.send_signal(number)
-            status = process.wait(chaintest.PATIENCE)
-            process.stdout.close()
-            if status != 128 + number:
-                fail("%s: status %d" % (number.name, status))
-            chaintest.await_nothing_left(process.pid, folder)
-        killed(folder)
+        try:
+            try_all(folder)
+        finally:
+            chaintest.end_processes(folder)
+
+
+def try_all(folder):
+    os.environ["TMPDIR"] = folder
+    for argv in (["--", "true"], ["--timeout", "0.2", "--", WAIT],
+                 ["--plugin", "nonsense=1", "--", "true"]):
+        process = subprocess.Popen(
+            [chaintest.CHAIN, *argv], stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        process.wait(chaintest.PATIENCE)
+        chaintest.await_nothing_left(process.pid, folder)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        process = started(folder)
+        process.send_signal(number)
+        status = process.wait(chaintest.PATIENCE)
+        process.stdout.close()
+        if status != 128 + number:
+            fail("%s: status %d" % (number.name, status))
+        chaintest.await_nothing_left(process.pid, folder)
+    killed(folder)
 
 
 def killed(folder):
