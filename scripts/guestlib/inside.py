@@ -24,8 +24,13 @@ make_root() {
             $B mkdir "$NEW/$name"
             case $name in
             tmp | run | mnt | proc | sys | dev | share | root) ;;
-            *) $B mount -o bind "$path" "$NEW/$name" ||
-                fail "cannot show the host's folder $name" ;;
+            *)
+                $B mount -o bind "$path" "$NEW/$name" ||
+                    fail "cannot show the host's folder $name"
+                # Without root, root's suid programs (mount is one) belong to
+                # nobody, and would give up the power that they need.
+                $B mount -o remount,bind,nosuid "$NEW/$name"
+                ;;
             esac
         fi
     done
@@ -94,10 +99,11 @@ run_commands() {
 }
 
 run_shell() {
-    $B stty -F "$TTY" sane rows "$ROWS" cols "$COLUMNS"
+    exec 9<>"$TTY"  # A terminal forgets its settings at the last close.
+    $B stty -F "$TTY" sane rows "$ROWS" cols "$WIDTH"
     $B chroot "$NEW" setsid -c /bin/sh -c \
         'if [ -x /bin/bash ]; then exec bash --norc -i; else exec sh -i; fi' \
-        <"$TTY" >"$TTY" 2>&1 7>&- 8>&-
+        <"$TTY" >"$TTY" 2>&1 7>&- 8>&- 9>&-
     status=$?
 }
 
@@ -116,7 +122,7 @@ echo "status $status" >&7
 while :; do $B sleep 1000; done
 """
 
-# Pid 1 of UML.  A terminal forgets its settings when nobody has it open.
+# Pid 1 of UML.  Terminals stay open, for their settings.
 UML_INIT = r"""#!/bin/sh
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin
 . "$RUN/settings"

@@ -168,7 +168,7 @@ class Session:
             "GUEST_ADDRESS": servers.GUEST_ADDRESS,
             "FIRST_PORT": servers.FIRST_PORT,
             "TERMINAL": os.environ.get("TERM", "dumb"),
-            "COLUMNS": size[0] or 80, "ROWS": size[1] or 24}
+            "WIDTH": size[0] or 80, "ROWS": size[1] or 24}
         values.update(GUESTS[o.kind].settings(self))
         self.write("settings", inside.settings(values))
 
@@ -178,7 +178,7 @@ class Session:
         left = self.deadline - time.monotonic()
         if left <= 0:
             raise Failed("the time is up, %g s" % self.o.timeout, TIME_IS_UP)
-        for key, _ in selector.select(left):
+        for key, _ in selector.select(min(left, 3600)):
             if isinstance(key.data, Channel):
                 if not key.data.move():
                     selector.unregister(key.fd)

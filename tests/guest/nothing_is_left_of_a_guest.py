@@ -49,7 +49,12 @@ def test(t):
     words = ("--attach", attach, "--disk", image)
     stay = "echo here; sleep 1000"
 
+    def kill_all(token):
+        for pid in owned(token):
+            os.kill(pid, signal.SIGKILL)
+
     def start(token, *more, run=stay):
+        t.cleanup.callback(kill_all, token)
         os.environ["UBD_TEST_TOKEN"] = token
         g = Guest(t, kind, *words, *more, run=run)
         del os.environ["UBD_TEST_TOKEN"]

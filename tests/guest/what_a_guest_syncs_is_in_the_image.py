@@ -19,6 +19,8 @@ def test(t):
     out = guest(t, kind, "--attach", attach, "--disk", image,
                 "--share", share, run="""
         set -e
+        # The last close of a block device writes it out; this is later.
+        sleep 1000 3<>$DISK >/dev/null 2>&1 &
         dd if=/share/data of=$DISK bs=1M seek=5 conv=notrunc 2>/dev/null
         sync $DISK
         blockdev --getsize64 $DISK""")
