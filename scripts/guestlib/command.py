@@ -266,13 +266,13 @@ def main(source, argv):
         check_paths(o)
         install_what_is_missing(o)
         find_plugin(o)
-        made = create_images(o)
+        o.made = create_images(o)
     except UserError as e:
         print("scripts/guest: %s" % e, file=sys.stderr)
         return 2
     try:
         return sandbox.run(lambda: session.run(o), o)
     except sandbox.Refused as e:
-        remove_images(made)
+        remove_images(o.made)
         print("scripts/guest: %s" % e, file=sys.stderr)
         return 125

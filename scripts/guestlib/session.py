@@ -252,6 +252,9 @@ class Session:
             return BAD_PIPE  # Nobody reads our output any more.
         except (Failed, servers.NotStarted) as e:
             self.explain(e)
+            if self.guest is None:  # Then nobody has used the new images.
+                for image in self.o.made:
+                    os.unlink(image)
             return getattr(e, "status", NO_STATUS)
         finally:
             self.stop()

@@ -28,10 +28,11 @@ def test(t):
     with open(t.path("three")) as f:
         assert f.read() == "three\n"
     # Without a server, its status is that of a guest that was not started.
-    out = Guest(t, kind, "--disk", t.sparse("i.img", MiB), "--plugin",
-                "colour=blue", run="true")
+    out = Guest(t, kind, "--disk", t.path("i.img"), "--create", "1M",
+                "--plugin", "colour=blue", run="true")
     assert out.wait() == (125, ""), out.err()
     assert "colour" in out.err() and out.err().count("\n") == 1, out.err()
+    assert not os.path.exists(t.path("i.img")), "the new image is left"
     # A guest that crashes is told from a command that fails.
     out = Guest(t, kind, run="echo 1 >/proc/sys/kernel/sysrq; "
                 "echo c >/proc/sysrq-trigger; sleep 1000")
