@@ -192,20 +192,29 @@ def _find_plugin(o):
 
 
 def _write_files(o, outcome, timelines):
-    for path, make in ((o.html, picture.html), (o.svg, picture.svg)):
-        if path:
+    def table(f):
+        report.write_csv(f, timelines)
+
+    def drawn(make):
+        return lambda f: f.write(make(outcome.run, timelines))
+
+    for name, path, write in (("--html", o.html, drawn(picture.html)),
+                              ("--svg", o.svg, drawn(picture.svg)),
+                              ("--csv", o.csv, table)):
+        if path is None:
+            continue
+        try:
             with open(path, "w", encoding="utf-8") as f:
-                f.write(make(outcome.run, timelines))
-    if o.csv:
-        with open(o.csv, "w", encoding="utf-8") as f:
-            report.write_csv(f, timelines)
+                write(f)
+        except OSError as e:
+            raise UserError("%s '%s': %s" % (name, path, e.strerror)) from None
 
 
 def _end(o, outcome):
     """Report, and the exit status."""
     found = judge.Judge(outcome.run)
-    sys.stdout.write(report.text(outcome.run, found.timelines, o.show))
     _write_files(o, outcome, found.timelines)
+    sys.stdout.write(report.text(outcome.run, found.timelines, o.show))
     if o.check is None:
         return outcome.status
     reasons = found.check(judge.MODES[o.check])
@@ -233,7 +242,17 @@ def main(source, argv):
         _check_paths(o)
         _complete(o, source)
         _find_plugin(o)
-        return _end(o, run.collect(o))
+        status = _end(o, run.collect(o))
+        sys.stdout.flush()
+        return status
+    except BrokenPipeError:  # Nobody reads our output any more.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return 1
+    except OSError as e:
+        print("scripts/chain: %s%s" % (
+            e.filename + ": " if e.filename else "", e.strerror),
+            file=sys.stderr)
+        return 2
     except (UserError, Failed, records.BadTrace) as e:
         print("scripts/chain: %s" % e, file=sys.stderr)
         return 2

@@ -100,7 +100,7 @@ def disks_under(path):
     st = os.stat(path)
     device = st.st_rdev if stat.S_ISBLK(st.st_mode) else st.st_dev
     if os.major(device) == 0:  # Btrfs and the like: ask for the source.
-        source = _run("findmnt", "-no", "SOURCE", "-T", path).split("[")[0]
+        source = _find_mount(path, "SOURCE").split("[")[0]
         try:
             device = os.stat(source).st_rdev
         except OSError:
@@ -116,7 +116,12 @@ def disks_under(path):
 def filesystem_of(path):
     if stat.S_ISBLK(os.stat(path).st_mode):
         return "block device"
-    return _run("findmnt", "-no", "FSTYPE", "-T", path)
+    return _find_mount(path, "FSTYPE")
+
+
+def _find_mount(path, column):
+    """Of several mounts at one place the last one is seen."""
+    return _run("findmnt", "-no", column, "-T", path).splitlines()[-1]
 
 
 class PrivateDisk:
