@@ -219,29 +219,33 @@ def _filesystem_parts(events):
     return done
 
 
-def _latest_around(calls, starts, part, tries):
-    """The call that began last before @part and ended after it."""
+def _around(calls, starts, part, most):
+    """Of the @most calls that began last before @part, those that ended after
+    it."""
     end = part.exit or part.enter
     at = bisect.bisect_right(starts, part.enter)
-    for call in reversed(calls[max(0, at - tries):at]):
-        if end <= call.exit:
-            return call
-    return None
+    return [c for c in calls[max(0, at - most):at] if end <= c.exit]
 
 
 def _calls_of_image(calls, parts):
-    """The calls around @parts, and the parts that no call encloses."""
-    groups = {}  # By thread; the FSYNCs of rings run in workers, any of them.
+    """The calls around @parts, and the parts that no system call encloses.
+
+    What a ring does runs in a worker, of which nobody says for which request:
+    a part is kept beside all FSYNCs of rings that may have been its reason,
+    for it may as well belong to a durable write.
+    """
+    groups = {}  # By thread.
     for call in sorted(calls, key=lambda c: c.enter):
         ring = call.call.startswith("io_uring")
         groups.setdefault("ring" if ring else call.tid, []).append(call)
     starts = {key: [c.enter for c in group] for key, group in groups.items()}
     found = {}
     for part in parts:
-        call = None
-        for key, tries in ((part.tid, 1), ("ring", 64)):
-            if call is None and key in groups:
-                call = _latest_around(groups[key], starts[key], part, tries)
-        call = call or part
-        found[id(call)] = call
+        syncs = []
+        if part.tid in groups:
+            syncs = _around(groups[part.tid], starts[part.tid], part, 1)
+        if not syncs and "ring" in groups:
+            syncs = _around(groups["ring"], starts["ring"], part, 64) + [part]
+        for sync in syncs or [part]:
+            found[id(sync)] = sync
     return list(found.values())

@@ -129,6 +129,42 @@ class Kernel(unittest.TestCase):
         syncs = kernel.host_syncs(parts, True)
         self.assertEqual([s.call for s in syncs], ["ext4 sync"])
 
+    def test_a_durable_write_during_a_rings_fsync_is_not_lost(self):
+        class Made(dict):
+            def __init__(self, ns, name, **more):
+                super().__init__(more)
+                self.ns, self.name = ns, name
+
+        syncs = kernel.host_syncs([
+            Made(1, "io_uring_submit_req", req=7, common_pid=1),
+            Made(2, "ext4_sync_file_enter", common_pid=8),  # The FSYNC's.
+            Made(3, "ext4_sync_file_enter", common_pid=9),  # A write's.
+            Made(4, "ext4_sync_file_exit", common_pid=9, ret=0),
+            Made(5, "ext4_sync_file_exit", common_pid=8, ret=0),
+            Made(6, "io_uring_complete", req=7, common_pid=1, res=0)], True)
+        self.assertEqual([(s.call, s.enter, s.exit, s.tid) for s in syncs], [
+            ("io_uring fsync", 1, 6, 1), ("ext4 sync", 2, 5, 8),
+            ("ext4 sync", 3, 4, 9)])
+
+    def test_fsyncs_of_rings_that_overlap_are_all_seen(self):
+        class Made(dict):
+            def __init__(self, ns, name, **more):
+                super().__init__(more)
+                self.ns, self.name = ns, name
+
+        events = [Made(k, "io_uring_submit_req", req=k, common_pid=k)
+                  for k in (1, 2)]
+        events += [Made(k, "ext4_sync_file_enter", common_pid=k)
+                   for k in (8, 9)]
+        events += [Made(k + 2, "ext4_sync_file_exit", common_pid=k, ret=0)
+                   for k in (8, 9)]
+        events += [Made(k + 20, "io_uring_complete", req=k, res=0,
+                        common_pid=k)
+                   for k in (1, 2)]
+        rings = [s.tid for s in kernel.host_syncs(events, True)
+                 if s.call == "io_uring fsync"]
+        self.assertEqual(rings, [1, 2])
+
     def test_of_two_flushes_the_older_one_completes_first(self):
         class Made(dict):
             def __init__(self, ns, way):
