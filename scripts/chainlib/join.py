@@ -181,8 +181,16 @@ class Evidence:
         if not good and self.run.sees_image_syncs:
             return Proof("the kernel saw no sync of the image in the time that"
                          " the server gives for it")
-        return self._prove(low, high, good[-1] if good else None,
-                           sync.how == "write")
+        if not good:
+            return self._prove(low, high, None, sync.how == "write")
+        # Of several that may be it, the last one that is proven.
+        for host in reversed(good):
+            proof = self._prove(
+                max(low, host.enter), min(high, host.exit or high), host,
+                sync.how == "write")
+            if not proof.why:
+                break
+        return proof
 
 
 # ---- Links ----

@@ -274,12 +274,19 @@ class Judge:
                            " %d: %s" % (len(bad), len(self.timelines),
                                         self.run.guest_word,
                                         bad[0].guest.number, bad[0].text))
-        elif not any(t.fate == REACHED for t in self.timelines):
+        elif not self._has_proof():
             reasons.append("no %s sync had anything to bring to the disk, so"
                            " nothing is proven" % self.run.guest_word)
         if self.run.has_server:
             reasons += self._check_requests(mode)
         return reasons
+
+    def _has_proof(self):
+        """Was anything seen to reach the disk?  With every write durable by
+        itself the syncs have nothing left to bring there."""
+        return (any(t.fate == REACHED for t in self.timelines) or
+                any(self.coverage.is_durable_itself(r)
+                    for r in self.run.requests if r.is_change))
 
     def _check_requests(self, mode):
         """Also those that belong to no guest sync that was seen."""

@@ -139,6 +139,18 @@ class OneSync(Base):
         run.blocks[0].complete = at(70)
         self.refused(run, "flushed before a write of this sync had completed")
 
+    def test_a_later_write_of_the_same_thread_is_another_syncs(self):
+        run = good_run()
+        run.requests[1].sync.completed = at(99)
+        run.blocks.append(BlockOp(DISK, "write", False, 8, 4096, at(98),
+                                  at(120), 0, TID, "t"))
+        self.holds(run)
+
+    def test_a_flush_after_the_host_sync_returned_is_not_its_own(self):
+        run = good_run()
+        run.host_syncs[0].exit = at(80)
+        self.refused(run, "no flush of disk loop9 completed during")
+
     def test_a_second_disk_must_be_flushed_too(self):
         run = good_run()
         run.disks.append(records.WatchedDisk("sdb", DISK + 1, True))
@@ -310,6 +322,14 @@ class Modes(Base):
 
     def test_osync_with_durable_writes_is_accepted(self):
         self.holds(osync_run(), "osync")
+
+    def test_osync_may_leave_nothing_to_the_clients_flushes(self):
+        run = osync_run()
+        run.guest = ""
+        run.guest_syncs = records.syncs_of_client(run.requests)
+        self.holds(run, "osync")
+        self.assertEqual([t.fate for t in judge.Judge(run).timelines],
+                         [join.CLEAN])
 
     def test_osync_keeps_the_promise_of_barrier_as_well(self):
         self.holds(osync_run(), "barrier")
