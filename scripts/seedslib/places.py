@@ -12,6 +12,7 @@ from benchlib import host, servers
 from benchlib.servers import Failed, Missing
 
 _PATIENCE_S = 60
+OVERHEAD = 96 << 20  # ext4's own.
 # The device is let go of at once, so that it vanishes with the mount, and the
 # mount with the namespace.  Ends when our end of its standard input is closed.
 _HOLD = r"""
@@ -44,8 +45,7 @@ class LoopDisk:
         log = os.path.join(folder, "loop.log")
         try:
             with open(self._backing, "wb") as f:
-                # Room for ext4's own.
-                os.posix_fallocate(f.fileno(), 0, size + (96 << 20))
+                os.posix_fallocate(f.fileno(), 0, size + OVERHEAD)
             with open(log, "w", encoding="utf-8") as err:
                 self._process = subprocess.Popen(
                     ["unshare", "--mount", "--propagation", "private", "sh",

@@ -36,10 +36,15 @@ def draw(result, folder):
     if not rows:
         return None
     load, name = result.load, result.load.name + ".svg"
+    heights = [sum(r.median(field) or 0 for _, field in load.parts)
+               for r in rows]
+    top = _top(heights)
     data = ["%s\n" % " ".join(
         ['"%s%s"' % (result.labels[r.server], result.marks[r.server])]
         + ["%g" % (r.median(field) or 0) for _, field in load.parts]
-        + ["%g %g %g" % (r.median(), *r.span())]) for r in rows]
+        + ["%g %g %g" % (r.median(), *r.span())]
+        + [_label(r.median(), height, top)])
+        for r, height in zip(rows, heights)]
     bars = ", ".join(
         "$rows using %d%s lc rgb '%s' title \"%s\"" % (
             i + 2, ":xtic(1)" if i == 0 else "", _COLOURS[i], what)
@@ -50,19 +55,38 @@ def draw(result, folder):
         "set terminal svg noenhanced size 860,500 font 'sans-serif,12'\n"
         "set output '%s'\nset title \"%s\"\nset ylabel 'seconds'\n"
         "set style data histograms\nset style histogram rowstacked\n"
-        "set style fill solid\nset boxwidth 0.6\nset yrange [0:*]\n"
+        "set style fill solid\nset boxwidth 0.6\nset yrange [0:%g]\n"
         "set grid ytics\nset xtics rotate by -25\n"
         "set key outside bottom center horizontal\n"
-        "set bars 0.5\nplot %s, $rows using 0:%d:%d:%d with yerrorbars "
-        "pt 7 ps 0 lc rgb 'black' title 'lowest and highest round'\n" % (
-            "".join(data), name, _wrapped(load.title), bars,
-            at, at + 1, at + 2))
+        "set bars 0.5\nplot %s, $rows using 0:%d:%d:%d:%d with candlesticks "
+        "whiskerbars lc rgb 'black' title 'median, lowest and highest', "
+        "$rows using 0:%d:%d with labels offset 0,0.6 notitle\n" % (
+            "".join(data), name, _wrapped(load.title), top, bars,
+            at, at + 1, at + 2, at, at + 3, at + 4))
     return name if page.plot(script, folder) else None
+
+
+def _top(totals):
+    """Of the picture, with room for figures.  One bar that would make all
+    others too small to see is cut; its figure says how high it is.
+    """
+    totals = sorted(totals, reverse=True)
+    if len(totals) > 2 and totals[0] > 4 * totals[1] > 0:
+        return totals[1] * 1.5
+    return totals[0] * 1.15
+
+
+def _label(seconds, height, top):
+    """Where the figure of a bar stands, and the figure."""
+    text = results.number(seconds)
+    if height > top:
+        return '%g "%s, cut"' % (top * 0.92, text)
+    return '%g "%s"' % (max(seconds, height), text)
 
 
 def _wrapped(title):
     """In lines that the picture is wide enough for."""
-    return "\\n".join(textwrap.wrap(title.replace('"', "'"), 100))
+    return "\\n".join(textwrap.wrap(title.replace('"', "'"), 90))
 
 
 def write_page(folder, done, facts):

@@ -166,8 +166,9 @@ def scattered(scale, rounds):
     area = max(16, 1024 // scale) * MIB
     count = max(1000, 100000 // scale)
     return Seed(
-        3, "scattered", "%d random 8 KiB read/modify/writes in %d MiB (cached, "
-        "but where the page cache is bypassed; NBD at depth 32), then a flush"
+        3, "scattered", "%d random 8 KiB read/modify/writes in %d MiB "
+        "(cached, but where the page cache is bypassed; NBD at depth 32), "
+        "then a flush"
         % (count, area // MIB),
         columns=_scattered_columns, rows=_scattered_rows(),
         parts=[("work", "work_seconds"), ("flush", "flush_seconds"),
