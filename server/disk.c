@@ -55,10 +55,11 @@ forget_failure(struct ubd_disk *disk)
 static int
 run_sync(struct ubd_disk *disk, const struct ubd_lane *lane)
 {
-    const struct ubd_req req = {
-        .op = UBD_MUTANT(sync_file_range) ? UBD_OP_WAIT_WRITEOUT : UBD_OP_SYNC,
-        .mode = UBD_FINISH_WRITEOUT_FLAGS,
-        .fd = lane->fd};
+    const struct ubd_req req = {.op = UBD_MUTANT(sync_file_range_trusted)
+                                          ? UBD_OP_WAIT_WRITEOUT
+                                          : UBD_OP_SYNC,
+                                .mode = UBD_FINISH_WRITEOUT_FLAGS,
+                                .fd = lane->fd};
     const uint64_t start_ns = ubd_now_ns();
     int r;
 

@@ -27,7 +27,7 @@ import rig
 import swarm
 
 MUTANTS = [
-    "flush_ignored", "fua_ignored", "sync_file_range", "reply_before_sync",
+    "flush_ignored", "fua_ignored", "sync_file_range_trusted", "reply_before_sync",
     "joins_running_sync", "dirty_flag_cleared_after_sync",
     "trim_zero_not_synced", "sticky_error_forgotten",
 ]
@@ -58,7 +58,8 @@ def parse_args(argv=None):
     p.add_argument("--all-failures", action="store_true",
                    help="also failures that no server can make good on this"
                    " kernel: of the disk's flushes, which lose its cache"
-                   " (block, file), and of writes to holes (ext4)")
+                   " (block, file), of writes to holes (ext4); and ext4's"
+                   " own losses with data=journal")
     p.add_argument("--repeat", type=int, default=1, metavar="N",
                    help="run each cut so many times (default: 1)")
     p.add_argument("--jobs", type=int, metavar="N",
