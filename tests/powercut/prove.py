@@ -23,17 +23,16 @@ import sys
 import time
 import traceback
 
+import cuts
+import guests
 import rig
-import swarm
 
 MUTANTS = [
-    "flush_ignored", "fua_ignored", "sync_file_range_trusted", "reply_before_sync",
-    "joins_running_sync", "dirty_flag_cleared_after_sync",
+    "flush_ignored", "fua_ignored", "sync_file_range_trusted",
+    "reply_before_sync", "joins_running_sync", "dirty_flag_cleared_after_sync",
     "trim_zero_not_synced", "sticky_error_forgotten",
 ]
 FULL = 5000
-COLUMNS = ["cuts", "operations", "flushes", "acked", "promised", "sectors",
-           "mixed", "losses"]
 
 
 def parse_args(argv=None):
@@ -46,10 +45,16 @@ def parse_args(argv=None):
                    help=f"the same as --cuts {FULL}")
     p.add_argument("--seed", type=int, default=1, metavar="S",
                    help="of the first cut; the next has S + 1 (default: 1)")
-    p.add_argument("--mode", default="all", choices=[*swarm.MODES, "all"],
+    p.add_argument("--guests", type=int, metavar="N",
+                   help="so many cuts under whole guests (User Mode Linux)"
+                   " instead: tests/powercut/guests.py")
+    p.add_argument("--mode", default="all", choices=[*cuts.MODES, "all"],
                    help="cache mode (default: all)")
-    p.add_argument("--stack", default="all", choices=[*rig.STACKS, "all"],
-                   help="what is under the image (default: all)")
+    p.add_argument("--stack", default="all", metavar="K",
+                   help="what is under the image: "
+                   + ", ".join(cuts.STACKS) + "; with --guests the guest's"
+                   " file system: " + ", ".join(guests.STACKS)
+                   + " (default: all)")
     p.add_argument("--mutant", choices=MUTANTS, metavar="NAME",
                    help="a server with that bug, which must be caught: "
                    + ", ".join(MUTANTS))
@@ -71,11 +76,26 @@ def parse_args(argv=None):
     for name in ("cuts", "seed", "repeat", "jobs"):
         if getattr(args, name) < 1:
             p.error(f"--{name} {getattr(args, name)}: expected 1 or more")
-    args.stacks = rig.STACKS if args.stack == "all" else [args.stack]
-    args.modes = list(swarm.MODES) if args.mode == "all" else [args.mode]
+    choose_campaign(p, args)
     if args.mutant and args.mode == "all":
         args.modes = ["barrier"]
     return args
+
+
+def choose_campaign(p, args):
+    """args.campaign, and its share of what was asked for."""
+    args.campaign = cuts if args.guests is None else guests
+    if args.guests is not None:
+        args.cuts = args.guests
+        if args.guests < 1:
+            p.error(f"--guests {args.guests}: expected 1 or more")
+    for name, given, known in (
+            ("stack", args.stack, args.campaign.STACKS),
+            ("mode", args.mode, args.campaign.MODES)):
+        if given not in (*known, "all"):
+            p.error(f"--{name} {given}: expected all or one of "
+                    + ", ".join(known))
+        setattr(args, name + "s", known if given == "all" else [given])
 
 
 def chosen(args, i):
@@ -89,52 +109,12 @@ def chosen(args, i):
 def command(args, stack, mode, seed):
     mutant = f" --mutant {args.mutant}" if args.mutant else ""
     failures = " --all-failures" if args.all_failures else ""
-    return (f"scripts/prove --cuts 1 --seed {seed} --mode {mode}"
+    what = "cuts" if args.campaign is cuts else "guests"
+    return (f"scripts/prove --{what} 1 --seed {seed} --mode {mode}"
             f" --stack {stack}{mutant}{failures}")
 
 
 # ---- One cut ----
-
-def load(cut, disk, mutant):
-    """Run the load until the power is off; the client, and what it said."""
-    image = disk.boot(cut.image, cut.fs_options, restore=True)
-    server = rig.Server(disk.folder, image,
-                        [f"{k}={v}" for k, v in cut.server.items()], mutant)
-    client = result = None
-    try:
-        settings = " ".join(f"{k}={v}" for k, v in cut.disk.items())
-        disk.model.ask("set " + settings)
-        before = disk.model.ask("stats")["ops"]
-        client = rig.Client({**cut.load, "socket": server.socket,
-                             "control": disk.model.socket})
-        result = client.answer()
-        result["operations"] = disk.model.ask("stats")["ops"] - before
-    except rig.Broken as e:
-        raise rig.Broken(f"{e}; the server said: {server.log()}") from e
-    finally:
-        server.kill()
-        if client and not result:
-            client.kill()
-    return client, result
-
-
-def run_cut(cut, disk, mutant):
-    client, result = load(cut, disk, mutant)
-    try:
-        disk.down()
-        disk.model.ask("set flush_ms=0 flush_delay_ms=0 write_delay_ms=0")
-        disk.model.ask("fail writes=0 flushes=0")
-        image = disk.boot(cut.image, cut.fs_options)
-        result.update(client.check(image))
-        disk.down()
-    except BaseException:
-        client.kill()
-        raise
-    result["said"] = client.end()
-    result["losses"] = result["lost"] + result["foreign"]
-    result["cuts"] = 1
-    return result
-
 
 class Worker:
     """Runs its share of the cuts, on disks that it keeps."""
@@ -151,15 +131,15 @@ class Worker:
 
     def run(self, i):
         stack, mode, seed = chosen(self.args, i)
-        cut = swarm.Cut(stack, mode, seed, self.args.all_failures,
-                        self.args.mutant)
+        campaign = self.args.campaign
+        cut = campaign.make_cut(stack, mode, seed, self.args)
         try:
-            result = run_cut(cut, self.disk(stack), self.args.mutant)
+            result = campaign.run_cut(cut, self.disk(stack), self.args.mutant)
         except (rig.Broken, OSError) as e:
-            self.disks.pop(stack).stop()
             result = {"broken": str(e)}
             traceback.print_exc()
-        result.update(i=i, stack=stack, mode=mode, seed=seed)
+            self.disks.pop(stack).stop()
+        result.update(i=i, stack=stack, mode=mode, seed=seed, cuts=1)
         return result
 
     def stop(self):
@@ -193,6 +173,7 @@ class Report:
 
     def __init__(self, args):
         self.args = args
+        self.columns = ["cuts", *args.campaign.COLUMNS, "losses"]
         self.start = time.monotonic()
         self.rows = collections.defaultdict(collections.Counter)
         self.bad = []
@@ -200,7 +181,7 @@ class Report:
     def add(self, result):
         if "broken" not in result:
             row = self.rows[result["mode"], result["stack"]]
-            row.update({c: result[c] for c in COLUMNS})
+            row.update({c: result[c] for c in self.columns})
             if not result["losses"] or result["mode"] == "unsafe":
                 return
         self.bad.append(result)
@@ -214,25 +195,25 @@ class Report:
                   f"{result['broken']}")
         else:
             print(f"LOST: {mode} on {stack}, seed {seed}: "
-                  f"{result['losses']} sectors\n{result['said']}\n"
+                  f"{result['losses']} losses\n{result['said']}\n"
                   f"    {self.describe(stack, mode, seed)}")
         if stack:
             print("  again: " + command(self.args, stack, mode, seed),
                   flush=True)
 
     def describe(self, *which):
-        return swarm.Cut(*which, self.args.all_failures,
-                         self.args.mutant).describe()
+        return self.args.campaign.make_cut(*which, self.args).describe()
 
     def progress(self):
-        cuts = sum(row["cuts"] for row in self.rows.values())
+        done = sum(row["cuts"] for row in self.rows.values())
         total = self.args.cuts * self.args.repeat
-        if cuts and (cuts % max(1, total // 10) == 0):
-            print(f"{cuts} of {total} cuts, "
+        if done and (done % max(1, total // 10) == 0):
+            print(f"{done} of {total} cuts, "
                   f"{time.monotonic() - self.start:.1f} s", flush=True)
 
     def table(self):
-        lines = [["mode", "stack", *COLUMNS]]
+        columns = self.columns
+        lines = [["mode", "stack", *columns]]
         total = collections.Counter()
         for (mode, stack), row in sorted(self.rows.items()):
             losses = str(row["losses"])
@@ -240,9 +221,9 @@ class Report:
                 losses += " (expected)"
             else:
                 total.update(row)
-            lines.append([mode, stack, *(str(row[c]) for c in COLUMNS[:-1]),
+            lines.append([mode, stack, *(str(row[c]) for c in columns[:-1]),
                           losses])
-        lines.append(["promised", "", *(str(total[c]) for c in COLUMNS)])
+        lines.append(["promised", "", *(str(total[c]) for c in columns)])
         widths = [max(len(line[i]) for line in lines)
                   for i in range(len(lines[0]))]
         for line in lines:
@@ -252,7 +233,8 @@ class Report:
 
 
 def run_all(args):
-    pristine = {stack: rig.Pristine(stack) for stack in args.stacks}
+    pristine = {stack: args.campaign.make_pristine(stack)
+                for stack in args.stacks}
     todo = multiprocessing.Value("i", 0)
     results = multiprocessing.SimpleQueue()
     jobs = min(args.jobs, args.cuts * args.repeat)
@@ -277,28 +259,28 @@ def run_all(args):
 
 
 def verdict(args, report):
-    cuts = sum(row["cuts"] for row in report.rows.values())
+    done = sum(row["cuts"] for row in report.rows.values())
     seconds = time.monotonic() - report.start
     if any("broken" in r for r in report.bad):
         print("prove: the rig failed; nothing is proven")
         return 1
     if args.mutant and report.bad:
         first = min(report.bad, key=lambda result: result["i"])
-        print(f"mutant {args.mutant}: caught in {len(report.bad)} of {cuts} "
+        print(f"mutant {args.mutant}: caught in {len(report.bad)} of {done} "
               f"cuts, first at cut {first['i'] + 1}: "
               + command(args, first["stack"], first["mode"], first["seed"]))
         return 0
     if args.mutant:
-        print(f"mutant {args.mutant}: survived {cuts} cuts")
+        print(f"mutant {args.mutant}: survived {done} cuts")
         return 1
-    print(f"{cuts} cuts from seed {args.seed} in {seconds:.1f} s: "
+    print(f"{done} cuts from seed {args.seed} in {seconds:.1f} s: "
           f"{len(report.bad)} of them lost something")
-    return 1 if report.bad or not cuts else 0
+    return 1 if report.bad or not done else 0
 
 
 def main():
     args = parse_args()
-    rig.check_host(args.stacks)
+    rig.check_host(args.stacks, args.campaign.PROGRAMS)
     rig.enter_namespace()
     report = run_all(args)
     report.table()

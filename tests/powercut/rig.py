@@ -64,17 +64,17 @@ def skip(why):
     sys.exit(SKIP)
 
 
-def check_host(stacks):
+def check_host(stacks, programs=()):
     os.environ["PATH"] += ":/usr/sbin:/sbin"
     if os.geteuid() != 0:
         skip("needs root, for mounts and loop devices")
     for device in ("/dev/fuse", "/dev/loop-control"):
         if not os.path.exists(device):
             skip(f"needs {device}")
-    for program in ("nbdkit", "unshare", *(MKFS[s][0] for s in stacks
-                                           if s in MKFS)):
-        if not shutil.which(program):
-            skip(f"needs {program}")
+    makers = (MKFS[s][0] for s in stacks if s in MKFS)
+    for name in ("nbdkit", "unshare", *makers, *programs):
+        if not shutil.which(name):
+            skip(f"needs {name}")
 
 
 def mount(source, target, kind, flags=0, options=""):
@@ -263,9 +263,9 @@ class Pristine:
 
     IMAGES = {"data.img": False, "hole.img": True}  # Are they holes?
 
-    def __init__(self, stack):
+    def __init__(self, stack, size=None):
         self.stack = stack
-        self.size = DISK_SIZE[stack]
+        self.size = size or DISK_SIZE[stack]
         path = os.path.join(DIR, f"pristine-{stack}")
         with open(path, "wb") as f:
             f.truncate(self.size)
@@ -349,6 +349,11 @@ class Rig:
         if self.model.ask("stats")["power"] == "on":
             self.model.ask("cut mode=none")
 
+    def heal(self):
+        """Fast and without failures."""
+        self.model.ask("set flush_ms=0 flush_delay_ms=0 write_delay_ms=0")
+        self.model.ask("fail")
+
     def stop(self):
         if self.mounted:
             self.mounted.close()
@@ -372,6 +377,13 @@ class Server:
                  plugin(mutant), f"file={image}", *options],
                 stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                 stderr=log, env=env)
+
+    def wait_until_it_listens(self):
+        until = time.monotonic() + PATIENCE_S
+        while not os.path.exists(self.socket):
+            if self.process.poll() is not None or time.monotonic() > until:
+                raise Broken("the server did not start: " + self.log())
+            time.sleep(0.002)
 
     def log(self):
         with open(self.log_path, encoding="utf-8", errors="replace") as f:
