@@ -45,7 +45,10 @@ def test(t):
     kind, attach = sys.argv[1:]
     need_guest(kind, attach)
     image = t.sparse("disk.img", 8 * MiB)
-    before = links(), mounts(), sorted(os.listdir(tempfile.gettempdir()))
+    before = links(), mounts()
+    for name in "HOME", "TMPDIR":  # UML would write to both.
+        os.environ[name] = t.path(name)
+        os.mkdir(os.environ[name])
     words = ("--attach", attach, "--disk", image)
     stay = "echo here; sleep 1000"
 
@@ -78,9 +81,9 @@ def test(t):
     assert owned(token) == []
     start(token, run="true").finish()
     assert owned(token) == []
-    assert (links(), mounts()) == before[:2]
-    new = set(os.listdir(tempfile.gettempdir())) - set(before[2])
-    assert not [n for n in new if "guest" in n or "uml" in n], new
+    assert (links(), mounts()) == before
+    for name in "HOME", "TMPDIR":
+        assert os.listdir(os.environ[name]) == [], name
     # The image is free again: its lock went with the server.
     s = t.server(image)
     s.connect()
