@@ -9,6 +9,12 @@
 #   out = guest.finish()              # Or: wait; the status must be 0.
 #
 # With "--socket" the server is the test's, and outlives the guest.
+#
+#   server = t.server(image)          # roottest.Server, on whatever host.
+#   guest = Guest(t, "uml", "--socket", server.socket, run=PROGRAM)
+#
+# A line is here before the guest's next system call returns or soon after, and
+# never before it was printed: what was reported was done.
 
 import os
 import signal
