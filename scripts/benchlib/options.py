@@ -66,7 +66,8 @@ def add_common(parser, source):
     parser.add_argument("--server", metavar="NAME=WORDS", action="append",
                         type=parse_server, default=[],
                         help="one more row of ours with these plugin words; "
-                        "words that start with '-' go to nbdkit itself")
+                        "words that start with '-' go to nbdkit itself, and "
+                        "plugin=PATH is another build, to compare two")
     parser.add_argument("--rounds", metavar="N",
                         type=parse_positive(int, 1000))
     parser.add_argument("--dir", help="folder for the image, on the disk to "

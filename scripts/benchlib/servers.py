@@ -38,7 +38,10 @@ class Server:
     durable_writes: every write is promised to be durable, not only a flush.
     client: what its client does otherwise than the load says (of nbdload).
     label: what tables call it, if not by its name.
+    plugin: of ours, another build than the one that is measured; or None.
     """
+
+    plugin = None
 
     def __init__(self, name, kind, words="", group="peer", honest=True,
                  direct=False, durable_writes=False, client=None, label=None):
@@ -107,7 +110,15 @@ def custom(text):
         raise ValueError(
             "--server '%s': expected NAME=WORDS, as in "
             "'ours-uring=cache=barrier io=io_uring'" % text)
-    return ours(name, words)
+    builds = [w for w in shlex.split(words) if w.startswith("plugin=")]
+    server = ours(name, words)
+    if builds:
+        server.words = [w for w in server.words if w not in builds]
+        server.plugin = os.path.abspath(builds[-1].partition("=")[2])
+        if not os.path.isfile(server.plugin):
+            raise ValueError("--server '%s': no file %s; expected plugin=PATH "
+                             "of a built plugin" % (text, server.plugin))
+    return server
 
 
 def find_program(name, package):
@@ -240,6 +251,7 @@ class Running:
             # It can only serve several clients as a daemon.
             return [program, "-C", conf, "-p", self.pidfile]
         program = find_program("nbdkit", "nbdkit")
+        plugin = server.plugin or plugin
         if server.kind == "ubd" and not os.path.exists(plugin):
             raise Missing("no %s: run scripts/build"
                           % os.path.basename(plugin))

@@ -26,6 +26,7 @@ refused 'at least 64M' --size 1M
 refused 'is not a size' --size big
 refused 'not a folder' --dir missing
 refused 'NAME=WORDS' --server nameonly
+refused 'no file .*expected plugin=PATH' --server other=plugin=missing.so
 refused 'is taken' --server ours=cache=unsafe
 refused 'not allowed' --quick --full
 refused 'at least 5' --targets --rounds 4
