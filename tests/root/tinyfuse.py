@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
 # A file system with one file, disk.img, kept in memory, that answers what a
-# test wants: locks that are not supported, a sync that fails once, a sync that
-# takes as long as the test likes.  It speaks the kernel's FUSE protocol
+# test wants: locks that are not supported, a sync that fails once or hangs
+# until the test lets it go, writes that fail.  It speaks the kernel's FUSE protocol
 # directly (linux/fuse.h, 7.31) and serves from a thread of its own process.
 #
 # The process is forked with the mount in the test's namespace; it ends when
 # the mount goes.
 
 import errno
+import mmap
+import time
 
 from roottest import *
 
@@ -30,6 +32,12 @@ class TinyFuse:
         self.lock_errno = lock_errno
         self.sync_errnos = list(sync_errnos)
         self.data = bytearray(size)
+        # What the test may change at any time: an errno for all writes, one
+        # for the syncs that are let go, whether syncs are held; and how many
+        # are.  Shared with the process below; a byte on the pipe wakes it.
+        self.control = mmap.mmap(-1, 4096)
+        self.wake_read, self.wake_write = os.pipe()
+        self.held = []
         t.serial += 1
         where = t.path("fuse%d" % t.serial)
         os.mkdir(where)
@@ -61,13 +69,45 @@ class TinyFuse:
 
         t.cleanup.callback(end)
 
+    def fail_writes(self, error):
+        """From now on; 0: no more."""
+        self.control[0] = error
+
+    def hold_syncs(self):
+        self.control[2] = 1
+
+    def wait_held(self, deadline=60):
+        end = time.monotonic() + deadline
+        while self.control[3] == 0:
+            assert time.monotonic() < end, "no sync has come to be held"
+            time.sleep(0.003)
+
+    def release_syncs(self, error=0):
+        """Hold no more, and answer @error to those that are held."""
+        self.control[1], self.control[2] = error, 0
+        os.write(self.wake_write, b"x")
+
+    def answer_held(self, fd):
+        os.read(self.wake_read, 1)
+        for unique in self.held:
+            with contextlib.suppress(OSError):  # It was interrupted.
+                os.write(fd, struct.pack("=IiQ", 16, -self.control[1], unique))
+        self.held.clear()
+        self.control[3] = 0
+
     def attr(self, ino):
         mode, size = (0o40755, 0) if ino == 1 else (0o100644, self.size)
         return struct.pack("=QQQQQQIIIIIIIIII", ino, size, size // 512, 0, 0,
                            0, 0, 0, 0, mode, 1, 0, 0, 0, 4096, 0)
 
     def serve(self, fd):
+        poll = select.poll()
+        poll.register(fd, select.POLLIN)
+        poll.register(self.wake_read, select.POLLIN)
         while True:
+            if self.wake_read in [f for f, _ in poll.poll()]:
+                self.answer_held(fd)
+                continue
             try:
                 req = os.read(fd, 2 * MiB)
             except OSError as e:
@@ -75,6 +115,10 @@ class TinyFuse:
                     continue
                 return
             _, op, unique, node, *_ = HDR.unpack_from(req)
+            if op == FSYNC and self.control[2]:
+                self.held.append(unique)
+                self.control[3] = len(self.held)
+                continue
             answer = self.handle(op, node, req[HDR.size:])
             if answer is None:
                 continue
@@ -103,6 +147,8 @@ class TinyFuse:
         if op == READ:
             _, offset, size = struct.unpack_from("=QQI", arg)
             return bytes(self.data[offset:min(offset + size, self.size)])
+        if op == WRITE and self.control[0]:
+            return self.control[0]
         if op == WRITE:
             _, offset, size = struct.unpack_from("=QQI", arg)
             self.data[offset:offset + size] = arg[40:40 + size]
