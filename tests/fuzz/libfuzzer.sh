@@ -17,6 +17,7 @@ corpus=$here/corpus/$name
 case $name in
 options) sources=(plugins/ubd-options.c server/policy.c) ;;
 dirty-map) sources=(server/dirty-map.c) ;;
+trace) sources=(plugins/ubd-trace-json.c) ;;
 *) sources=() ;; # It includes what it tests.
 esac
 
