@@ -6,6 +6,8 @@
 # seccomp filter refuses it here, as containers do.  Guards the probe in
 # .get_ready.
 
+import resource
+
 from ubdtest import *
 
 REFUSALS = ("EPERM", "ENOSYS", "ENOMEM", "EACCES")
@@ -65,6 +67,37 @@ def syscalls_uses_no_ring_and_no_warning(t):
     check("io_uring" not in server.log(), server.log())
     m = server.stop()
     check(m.find("ubd_info", engine="syscalls"), str(m.find("ubd_info")))
+
+
+@test
+def without_locked_memory_it_serves_and_says_which_way(t):
+    # Linux 6.18 counts rings as locked memory, and refuses them with ENOMEM to
+    # whoever has none and no privilege; not every kernel does.
+    need_root("to become nobody")
+    need_tool("setpriv")
+    uid, gid = nobody()
+    img = t.image()
+    os.chown(img, uid, gid)
+    so = t.path("plugin.so")  # The build may be in root's folder.
+    shutil.copyfile(plugin(), so)
+    server = t.serve(img, so=so, before=(
+        "setpriv", f"--reuid={uid}", f"--regid={gid}", "--clear-groups",
+        "--bounding-set=-all", "--inh-caps=-all"),
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_MEMLOCK, (0, 0)))
+    limits = read_file(f"/proc/{server.pid}/limits").decode()
+    check(re.search(r"^Max locked memory +0 +0 ", limits, re.M), limits)
+    handles = [server.connect() for _ in range(3)]
+    for i, h in enumerate(handles):
+        h.pwrite(bytes([i + 1]) * 4096, i * 4096)
+        h.flush()
+        same_bytes(h.pread(4096, i * 4096), bytes([i + 1]) * 4096, "data")
+    nr_rings = rings(server)
+    log = server.log()
+    m = server.stop()
+    engine = "io_uring" if nr_rings else "syscalls"
+    check(m.find("ubd_info", engine=engine), str(m.find("ubd_info")))
+    equal("io_uring is refused here" in log, nr_rings == 0, f"the log {log!r}")
+    equal((m.syncs, m.flushes), (3, 3), "syncs, flushes")
 
 
 @test
