@@ -87,6 +87,7 @@ def one_round(t, host, rnd):
     assert len({o.error for o in failed}) == 1, "different errors"
     assert error_of(s.connect().flush) == failed[0].error
     s.stop()
+    s.expect_metric("ubd_lost_data", 1)
     write_back_rest(host.image)
     assert len(log_lines(s.news(), r"\blost\b")) == 1, s.messages()
 
