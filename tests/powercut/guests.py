@@ -59,7 +59,7 @@ def append():
 def database(mode):
     db = sqlite3.connect("/mnt/%s.db" % mode)
     db.execute("pragma journal_mode=%s" % mode)
-    db.execute("pragma synchronous=full")
+    db.execute("pragma synchronous=extra")  # Also the end of its journal.
     db.execute("create table t (n integer primary key, b blob)")
     n = 0
     while True:
@@ -84,11 +84,12 @@ import sqlite3
 
 def appended():
     n = 0
-    if os.path.exists("/mnt/log"):
-        for line in open("/mnt/log", "rb"):
-            if line != b"%d %s\n" % (n + 1, b"x" * ((n + 1) * 37 % 5000)):
-                break
-            n += 1
+    if not os.path.exists("/mnt/log"):
+        return "no_file", n
+    for line in open("/mnt/log", "rb"):
+        if line != b"%d %s\n" % (n + 1, b"x" * ((n + 1) * 37 % 5000)):
+            break
+        n += 1
     return "ok", n
 
 def committed(mode):
@@ -224,7 +225,12 @@ def commit_until_the_cut(cut, disk, mutant):
             who, _, n = line.partition(" ")
             if who not in reported or not n.isdigit():
                 continue
-            reported[who] = int(n)  # Also after the cut: a promise.
+            # A real guest dies with its host.  One that lives on among errors
+            # may be told nonsense by its own kernel: jbd2 (6.1) lets an fsync
+            # succeed whose commit has failed in another one's name.
+            if model.ask("stats")["power"] == "off":
+                break
+            reported[who] = int(n)
             seen += 1
             if seen == 1:
                 model.ask("set " + cut.disk)
@@ -274,6 +280,8 @@ def run_cut(cut, disk, mutant):
     wrong = []
     for who, n in {**reported, "file system": 0}.items():
         verdict, there = found.get(who, ("was not found", 0))
+        if n == 0 and verdict == "no_file":
+            continue
         if verdict != "ok" or there < n:
             wrong.append(f"  {who}: {verdict}; {n} commits were reported,"
                          f" {there} are there")

@@ -149,6 +149,7 @@ class Worker:
 
 def work(args, pristine, number, todo, results):
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    rig.own_mounts()
     worker = Worker(args, pristine, number)
     try:
         while True:

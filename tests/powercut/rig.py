@@ -32,6 +32,8 @@ PATIENCE_S = 60
 IMAGE_SECTORS = 4096
 MNT_DETACH = 2
 MS_NOATIME = 1024
+MS_REC, MS_PRIVATE = 1 << 14, 1 << 18
+CLONE_NEWNS = 0x20000
 
 LOOP_CTL_GET_FREE = 0x4C82
 LOOP_CONFIGURE = 0x4C0A
@@ -106,6 +108,15 @@ def enter_namespace():
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
 
 
+def own_mounts():
+    """What this process mounts is nobody else's: a guest gets a copy of all
+    mounts, and would keep other workers' file systems alive.
+    """
+    if libc.unshare(CLONE_NEWNS) != 0:
+        raise Broken("unshare: " + os.strerror(ctypes.get_errno()))
+    mount("none", "/", "none", MS_REC | MS_PRIVATE)
+
+
 def run(*argv, **kw):
     p = subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                        stdin=subprocess.DEVNULL, check=False, text=True, **kw)
@@ -134,7 +145,7 @@ class Loop:
 
     def __init__(self, path, direct=True):
         flags = LO_FLAGS_AUTOCLEAR | (LO_FLAGS_DIRECT_IO if direct else 0)
-        self.path, self.fd = None, -1
+        self.path, self.fd, self.file = None, -1, path
         control = os.open("/dev/loop-control", os.O_RDWR | os.O_CLOEXEC)
         backing = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         config = struct.pack("=II 40x 12x I", backing, 512, flags)
@@ -169,9 +180,27 @@ class Loop:
         self.path, self.fd = path, fd
 
     def close(self):
-        if self.fd >= 0:
-            os.close(self.fd)
+        """Returns when it has gone: whoever still had it, or a file system on
+        it, could write to a disk whose power is on again.
+        """
+        if self.fd < 0:
+            return
+        os.close(self.fd)
         self.fd = -1
+        name = os.path.basename(self.path)
+        until = time.monotonic() + PATIENCE_S
+        while self.is_ours(f"/sys/block/{name}/loop/backing_file"):
+            if time.monotonic() > until:
+                raise Broken(f"{self.path} is still in use")
+            time.sleep(0.001)
+
+    def is_ours(self, path):
+        """Somebody else may have taken it meanwhile."""
+        try:
+            with open(path, encoding="utf-8") as f:
+                return f.read().strip() == self.file
+        except OSError:
+            return False
 
 
 class Model:
