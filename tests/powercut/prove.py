@@ -35,9 +35,14 @@ MUTANTS = [
 FULL = 5000
 
 
+class Parser(argparse.ArgumentParser):
+    def error(self, message):  # One line instead of the whole usage.
+        self.exit(2, f"scripts/prove: {message} (try --help)\n")
+
+
 def parse_args(argv=None):
-    p = argparse.ArgumentParser(
-        prog="prove", description=__doc__,
+    p = Parser(
+        prog="scripts/prove", allow_abbrev=False, description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--cuts", type=int, default=360, metavar="N",
                    help="how many (default: 360)")
