@@ -31,6 +31,7 @@ IN_NAMESPACE = "UBD_POWERCUT_IN_NAMESPACE"
 PATIENCE_S = 60
 IMAGE_SECTORS = 4096
 MNT_DETACH = 2
+PR_SET_PDEATHSIG = 1
 MS_NOATIME = 1024
 MS_REC, MS_PRIVATE = 1 << 14, 1 << 18
 CLONE_NEWNS = 0x20000
@@ -103,7 +104,19 @@ def enter_namespace():
         argv = ["unshare", "--mount", "--pid", "--fork", "--kill-child",
                 "--mount-proc", "--propagation", "private", "--",
                 sys.executable, *sys.argv]
-        os.execvp(argv[0], argv)
+        # unshare itself ignores SIGTERM while it waits (util-linux 2.38).
+        child = subprocess.Popen(  # pylint: disable=consider-using-with
+            argv, preexec_fn=lambda: libc.prctl(PR_SET_PDEATHSIG,
+                                                signal.SIGKILL))
+
+        def stop(number, _frame):
+            child.kill()
+            child.wait()
+            os._exit(128 + number)
+
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, stop)
+        sys.exit(child.wait())
     mount("powercut", DIR, "tmpfs", options="mode=700")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
 
