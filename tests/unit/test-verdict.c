@@ -159,6 +159,44 @@ START_TEST(failure_that_a_flush_was_told_of_with_nothing_at_stake_is_old_news)
 }
 END_TEST
 
+/* That it would go well the second time proves little. */
+START_TEST(own_failure_of_a_durable_write_is_told_at_once)
+{
+    static const char *const modes[] = {"barrier", "osync"};
+
+    for (unsigned i = 0; i < 2; i++) {
+        struct fake *fake = fake_new(64 * KIB);
+        struct ubd_disk *disk = unit_disk(fake, modes[i]);
+
+        ck_assert_int_eq(ubd_flush(disk), 0);
+        fake_fault_once(fake, FAKE_DURABLE, FAKE_LOSE, -EIO);
+        ck_assert_int_eq(ubd_write(disk, block, 4096, 0, UBD_FUA), -EIO);
+        ck_assert_uint_eq(fake_count(fake, FAKE_DURABLE), 1);
+        ck_assert_int_eq(ubd_write(disk, block, 4096, 0, UBD_FUA), 0);
+        ck_assert_int_eq(ubd_loss(disk), 0);
+        unit_close(disk, fake);
+    }
+}
+END_TEST
+
+START_TEST(fua_write_beside_a_sync_that_failed_is_not_acknowledged)
+{
+    struct fake *fake = fake_new(64 * KIB);
+    struct ubd_disk *disk = unit_settled_disk(fake);
+    struct unit_job fua;
+
+    fake_hold(fake, FAKE_DURABLE, FAKE_ENDED);
+    unit_start(&fua, disk, UBD_KIND_WRITE, block, 512, 0, UBD_FUA);
+    fake_wait_held(fake, FAKE_DURABLE, 1);
+    ck_assert_int_eq(ubd_write(disk, block, 4096, 32 * KIB, 0), 0);
+    fake_fault_once(fake, FAKE_SYNC, FAKE_LOSE, -ENOSPC);
+    ck_assert_int_eq(ubd_flush(disk), -ENOSPC);
+    fake_unhold(fake, FAKE_DURABLE);
+    ck_assert_int_eq(unit_join(&fua), -ENOSPC);
+    unit_close(disk, fake);
+}
+END_TEST
+
 int
 main(void)
 {
@@ -168,6 +206,8 @@ main(void)
         failed_device_flush_is_not_overruled_by_a_later_sync,
         good_fua_write_leaves_every_report_its_weight,
         failure_that_a_flush_was_told_of_with_nothing_at_stake_is_old_news,
+        own_failure_of_a_durable_write_is_told_at_once,
+        fua_write_beside_a_sync_that_failed_is_not_acknowledged,
         NULL,
     };
 
