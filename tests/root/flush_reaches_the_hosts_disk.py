@@ -80,7 +80,7 @@ def test(t):
         f.write(pattern(9, 4 * MiB))
         f.flush()
         os.fsync(f.fileno())
-    libc.sync()
+    sync_filesystem(host.image)
     if name.startswith("btrfs"):  # Its own commits are not ours to count.
         run("mount", "-o", "remount,commit=300", host.where)
     s = t.server(host.image, "cache=" + mode, *args)
