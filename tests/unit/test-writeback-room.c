@@ -43,10 +43,10 @@ END_TEST
 
 START_TEST(writer_gets_room_from_pages_that_are_written_again_and_again)
 {
-    for (unsigned nr = 225; nr < 256; nr += 3)
+    for (unsigned nr = 225; nr < 256; nr += 6)
         rewrite_then_stream(MIB, false, nr, 1, 64 * KIB);
     rewrite_then_stream(4 * MIB, true, 720, 5, MIB);
-    rewrite_then_stream(16 * MIB, true, 3700, 1, MIB);
+    rewrite_then_stream(8 * MIB, true, 1850, 1, MIB);
 }
 END_TEST
 
@@ -121,13 +121,15 @@ START_TEST(pages_are_left_alone_again_once_a_waiting_writer_got_its_room)
 {
     struct fake *fake = fake_new(SIZE);
     struct ubd_disk *disk = unit_limited_disk(fake, "barrier", MIB, false);
-    struct ubd_stats stats;
+    struct unit_job writer;
     unsigned nr;
 
-    do { /* Until one had to wait. */
-        ck_assert_int_eq(ubd_write(disk, data, MIB, 0, 0), 0);
-        ubd_stats(disk, &stats);
-    } while (stats.throttle_ns == 0);
+    fake_hold(fake, FAKE_WAIT_WRITEOUT, FAKE_RUNNING);
+    unit_start(&writer, disk, UBD_KIND_WRITE, data, MIB, 0, 0);
+    while (atomic_load(&disk->writeback.nr_waiters) == 0)
+        sched_yield();
+    fake_unhold(fake, FAKE_WAIT_WRITEOUT);
+    ck_assert_int_eq(unit_join(&writer), 0);
     ck_assert_int_eq(ubd_flush(disk), 0);
     while (ubd_writeback_dirty(&disk->writeback) > 0)
         sched_yield();

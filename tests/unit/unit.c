@@ -125,6 +125,11 @@ unit_limited_disk(struct fake *fake, const char *cache, int64_t limit,
     move_writeback(disk, &fake->io);
     disk->io->ops->close(disk->io);
     disk->io = &fake->io;
+    /* A thread that has yet to fall asleep could take the first pages one by
+     * one, and leave the rest as too few to bother.
+     */
+    while (disk->writeback.is_on && !atomic_load(&disk->writeback.is_asleep))
+        sched_yield();
     return disk;
 }
 
