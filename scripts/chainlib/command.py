@@ -9,6 +9,8 @@ import signal
 import subprocess
 import sys
 
+from guestlib.command import parse_seconds, parse_size
+
 from . import Failed, disks, judge, picture, records, report, run, tracefs
 
 ATTACH = {"uml": ("vhost", "nbd", "ubd", "ubds"),
@@ -38,21 +40,10 @@ class Parser(argparse.ArgumentParser):
 
 
 def _size(text):
-    value = disks.parse_size(text)
+    value = parse_size(text)
     if not 16 << 20 <= value <= 1 << 40 or value % 4096:
         raise argparse.ArgumentTypeError(
             "'%s': expected a size from 16M to 1T, such as 256M" % text)
-    return value
-
-
-def _seconds(text):
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0
-    if not 0 < value < 1e6:
-        raise argparse.ArgumentTypeError(
-            "'%s': expected seconds, more than 0" % text)
     return value
 
 
@@ -109,7 +100,7 @@ def _parser():
     add("--csv", metavar="FILE", help="a row for each sync")
     add("--show", metavar="N", type=_count, default=3,
         help="timelines to print, of the first and of the slowest (3)")
-    add("--timeout", metavar="SEC", type=_seconds, default=120.0,
+    add("--timeout", metavar="SEC", type=parse_seconds, default=120.0,
         help="for CMD (default 120)")
     add("--limit", metavar="MIB", type=_count, help="keep at most so much of"
         " the kernel's events (256)", default=tracefs.DEFAULT_LIMIT >> 20)

@@ -8,7 +8,6 @@ at its last close.
 
 import ctypes
 import os
-import re
 import stat
 import subprocess
 
@@ -157,9 +156,3 @@ class PrivateDisk:
     def close(self):
         unmount(self.folder)
         os.close(self._fd)
-
-
-def parse_size(text):
-    match = re.fullmatch(r"(\d+)([KMGT]?)", text, re.IGNORECASE)
-    shift = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
-    return int(match.group(1)) << shift[match.group(2).upper()] if match else 0
