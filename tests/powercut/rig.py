@@ -11,6 +11,7 @@ it runs in a mount and PID namespace of its own (enter_namespace), with which
 everything vanishes, whatever happens.
 """
 
+import contextlib
 import ctypes
 import errno
 import fcntl
@@ -32,6 +33,7 @@ PATIENCE_S = 60
 IMAGE_SECTORS = 4096
 MNT_DETACH = 2
 PR_SET_PDEATHSIG = 1
+PR_SET_CHILD_SUBREAPER = 36
 MS_NOATIME = 1024
 MS_REC, MS_PRIVATE = 1 << 14, 1 << 18
 CLONE_NEWNS = 0x20000
@@ -104,14 +106,19 @@ def enter_namespace():
         argv = ["unshare", "--mount", "--pid", "--fork", "--kill-child",
                 "--mount-proc", "--propagation", "private", "--",
                 sys.executable, *sys.argv]
+        libc.prctl(PR_SET_CHILD_SUBREAPER, 1)
         # unshare itself ignores SIGTERM while it waits (util-linux 2.38).
         child = subprocess.Popen(  # pylint: disable=consider-using-with
             argv, preexec_fn=lambda: libc.prctl(PR_SET_PDEATHSIG,
                                                 signal.SIGKILL))
 
         def stop(number, _frame):
-            child.kill()
-            child.wait()
+            # Not child.wait(): the one below has its lock.  What unshare has
+            # started becomes ours, and has gone when it has been waited for.
+            with contextlib.suppress(OSError):
+                os.kill(child.pid, signal.SIGKILL)
+                while True:
+                    os.waitpid(-1, 0)
             os._exit(128 + number)
 
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -231,6 +238,10 @@ class Model:
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
         if self.process.stdout.readline() != "ready\n":
             raise Broken("the disk model did not start")
+        # A file system on this disk is not mounted where the model lives: if it
+        # is killed and the last one there, Linux 6.18 has it unmount that, and
+        # wait for ever for itself, before it closes its end of FUSE.
+        own_mounts()
         self.control = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.control.connect(self.socket)
         self.answers = self.control.makefile("r")
