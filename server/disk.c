@@ -52,17 +52,26 @@ forget_failure(struct ubd_disk *disk)
     ubd_lanes_give(&host->witness, witness, false);
 }
 
+/* The sync of a flush: all of the file. */
+static const struct ubd_req whole_file = {.op = UBD_OP_SYNC};
+
 static int
-run_sync(struct ubd_disk *disk, const struct ubd_lane *lane)
+run_sync(struct ubd_disk *disk, const struct ubd_req *sync,
+         const struct ubd_lane *lane)
 {
-    const struct ubd_req req = {.op = UBD_MUTANT(sync_file_range_trusted)
-                                          ? UBD_OP_WAIT_WRITEOUT
-                                          : UBD_OP_SYNC,
-                                .mode = UBD_FINISH_WRITEOUT_FLAGS,
-                                .fd = lane->fd};
     const uint64_t start_ns = ubd_now_ns();
+    struct ubd_req req = *sync;
     int r;
 
+    req.fd = lane->fd;
+    if (req.op == UBD_OP_SYNC_PAGE) {
+        ubd_stats_count(&disk->stats, UBD_COUNT_CACHE_FLUSHES);
+        return ubd_disk_run(disk, &req);
+    }
+    if (UBD_MUTANT(sync_file_range_trusted)) {
+        req.op = UBD_OP_WAIT_WRITEOUT;
+        req.mode = UBD_FINISH_WRITEOUT_FLAGS;
+    }
     ubd_stats_count(&disk->stats, UBD_COUNT_SYNCS_SUBMITTED);
     r = ubd_disk_run(disk, &req);
     ubd_stats_count(&disk->stats, UBD_COUNT_SYNCS_COMPLETED);
@@ -84,32 +93,34 @@ struct used_lanes {
  * unless it is stale as well; then we assume the worst.
  */
 static int
-ask_witness(struct ubd_disk *disk, struct used_lanes *used, int error)
+ask_witness(struct ubd_disk *disk, const struct ubd_req *sync,
+            struct used_lanes *used, int error)
 {
     struct ubd_lanes *lanes = &disk->host.witness;
 
     used->witness = ubd_lanes_take(lanes);
     if (ubd_lanes_is_stale(lanes, used->witness))
         return error;
-    return run_sync(disk, used->witness);
+    return run_sync(disk, sync, used->witness);
 }
 
-/* One sync of the host file, on a lane: (D4). */
+/* One sync of the host file, or of a page of it, on a lane: (D4). */
 static int
-sync_host(struct ubd_disk *disk, struct used_lanes *used)
+sync_host(struct ubd_disk *disk, const struct ubd_req *sync,
+          struct used_lanes *used)
 {
     struct ubd_lanes *lanes = &disk->host.sync_lanes;
     int r;
 
     *used = (struct used_lanes){.lane = ubd_lanes_take(lanes)};
-    r = run_sync(disk, used->lane);
+    r = run_sync(disk, sync, used->lane);
     /* Where every change is durable, what this sync is for is not acknowledged
      * yet and does not count when failures are judged: no witness can speak
      * for it.
      */
     if (r < 0 && disk->policy->durable != UBD_DURABLE_ALWAYS &&
         ubd_lanes_is_stale(lanes, used->lane))
-        r = ask_witness(disk, used, r);
+        r = ask_witness(disk, sync, used, r);
     return r;
 }
 
@@ -127,14 +138,17 @@ lead_sync(struct ubd_disk *disk, struct ubd_sync *sync)
 {
     struct ubd_durability *d = &disk->durability;
     const int64_t dirty = ubd_writeback_sync(&disk->writeback);
+    const uint64_t mark = ubd_cache_flush_mark(&disk->cache_flush);
     const uint64_t start_ns = ubd_now_ns();
     struct used_lanes used;
-    int r = sync_host(disk, &used);
+    int r = sync_host(disk, &whole_file, &used);
 
     sync->ns = ubd_now_ns() - start_ns;
     sync->submitted_ns = start_ns;
     if (disk->is_observed)
         sync->tid = gettid();
+    if (r == 0)
+        ubd_cache_flush_synced(&disk->cache_flush, mark); /* (D3) */
     r = ubd_durability_finish(d, sync, r);
     give_lanes(disk, &used);
     ubd_writeback_synced(&disk->writeback, dirty);
@@ -151,6 +165,26 @@ tell_of_loss(struct ubd_disk *disk)
 
     if (error && disk->lost && !atomic_flag_test_and_set(&disk->has_told))
         disk->lost(-error);
+}
+
+void
+ubd_disk_flush_cache(struct ubd_disk *disk, uint64_t offset)
+{
+    struct ubd_durability *d = &disk->durability;
+    const bool was_safe = ubd_durability_is_all_durable(d);
+    const struct ubd_req page = {.op = UBD_OP_SYNC_PAGE, .offset = offset};
+    struct used_lanes used;
+    const int r = sync_host(disk, &page, &used);
+    const bool is_lost =
+        r < 0 && !(was_safe && ubd_durability_is_all_durable(d)); /* (D7) */
+
+    if (is_lost)
+        ubd_durability_lost(d, r); /* (D3) */
+    give_lanes(disk, &used);
+    if (is_lost)
+        tell_of_loss(disk);
+    else if (r < 0)
+        forget_failure(disk);
 }
 
 int
@@ -279,8 +313,10 @@ ubd_disk_write_durable(struct ubd_disk *disk, const void *buf, uint64_t len,
     /* A flush of the disk that failed meanwhile may have cost what this write
      * had left in the disk's cache, and its own flush found nothing: (D3).
      */
-    if (r == 0)
+    if (r == 0) {
+        ubd_cache_flush_settle(&disk->cache_flush);
         loss = ubd_durability_error(&disk->durability);
+    }
     ubd_lanes_give(lanes, lane, true);
     return loss < 0 ? loss : r;
 }

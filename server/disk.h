@@ -10,6 +10,7 @@
 #ifndef UBD_DISK_H
 #define UBD_DISK_H
 
+#include "cache-flush.h"
 #include "durability.h"
 #include "host.h"
 #include "io.h"
@@ -42,8 +43,9 @@ struct ubd_disk {
     atomic_flag has_told;            /* (a) It has been called. */
     struct ubd_durability durability;
     struct ubd_stats_shards stats;
-    struct ubd_writeback writeback; /* Off with O_DIRECT. */
-    struct ubd_range_locks ranges;  /* Used with O_DIRECT only. */
+    struct ubd_writeback writeback;     /* Off with O_DIRECT. */
+    struct ubd_cache_flush cache_flush; /* Off without writeback or syncs. */
+    struct ubd_range_locks ranges;      /* Used with O_DIRECT only. */
     struct ubd_bounce bounce;
     atomic_uint unsupported; /* (a) Methods of zero.c that the host refused, */
     atomic_uint proven;      /* (a) and those that have worked. */
@@ -67,6 +69,11 @@ int ubd_disk_write(struct ubd_disk *disk, const void *buf, uint64_t len,
  */
 int ubd_disk_make_durable(struct ubd_disk *disk,
                           struct ubd_sync_span *ret_sync);
+
+/* Flush the disk's cache, at a page that is written out: nothing is durable by
+ * that, and a loss that it finds is remembered.
+ */
+void ubd_disk_flush_cache(struct ubd_disk *disk, uint64_t offset);
 
 /* observe.c: whatever has been durable on the way, this made the request so. */
 void ubd_observed_sync(struct ubd_disk *disk, const struct ubd_sync_span *sync);

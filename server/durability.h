@@ -16,14 +16,16 @@
  *      every later flush and durable change fails with the same errno until
  *      the disk is closed.  Linux reports such a failure once per open file
  *      and then marks the pages clean, so asking again would get "success" for
- *      lost data.
+ *      lost data.  Of a failed flush of the disk only the call is told that
+ *      asked for it: so while the engine flushes the disk on its own account
+ *      (cache-flush.h), no other call's success is answered.
  *      [tests/model/durability.pml: D3]
  *
- * (D4) Every call that can take such a report (fdatasync, a write with
- *      RWF_DSYNC, sync_file_range with a WAIT flag) has an open file to itself
- *      while it runs (lanes.h), so that it cannot take the report that another
- *      call's success depends on; and its failure is judged here or by a sync
- *      on another open file before anything is answered.
+ * (D4) Every call that can take such a report (fdatasync, also of a page only,
+ *      a write with RWF_DSYNC, sync_file_range with a WAIT flag) has an open
+ *      file to itself while it runs (lanes.h), so that it cannot take the
+ *      report that another call's success depends on; and its failure is judged
+ *      here or by a sync on another open file before anything is answered.
  *      [tests/model/durability.pml: D4]
  *
  * (D5) A durable write carries RWF_DSYNC.  O_DSYNC and RWF_DSYNC do not cover

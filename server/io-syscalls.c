@@ -5,6 +5,7 @@
  */
 #include "cleanup.h"
 #include "io.h"
+#include "units.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -12,6 +13,7 @@
 #include <linux/fs.h>
 #include <sched.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/uio.h>
 
 /* One transfer moves at most this much; Linux stops at 2 GiB - 4 KiB. */
@@ -28,6 +30,7 @@ static bool
 may_report_loss(const struct ubd_req *req)
 {
     return req->op == UBD_OP_SYNC || req->op == UBD_OP_WAIT_WRITEOUT ||
+           req->op == UBD_OP_SYNC_PAGE ||
            (req->op == UBD_OP_WRITE && req->is_durable);
 }
 
@@ -87,6 +90,24 @@ ubd_io_cached_read(const struct ubd_req *req)
     return transfer(req, RWF_NOWAIT);
 }
 
+/* fdatasync(2) knows no range, but msync(2) does. */
+static int
+sync_page(int fd, uint64_t offset)
+{
+    const uint64_t page = sysconf(_SC_PAGESIZE);
+    void *map = mmap(NULL, page, PROT_READ, MAP_SHARED, fd,
+                     ubd_round_down(offset, page));
+    int r, error;
+
+    if (map == MAP_FAILED)
+        return fdatasync(fd);
+    r = msync(map, page, MS_SYNC);
+    error = errno;
+    munmap(map, page);
+    errno = error;
+    return r;
+}
+
 int64_t
 ubd_io_syscall(const struct ubd_req *req)
 {
@@ -99,6 +120,9 @@ ubd_io_syscall(const struct ubd_req *req)
         return transfer(req, req->is_durable ? RWF_DSYNC : 0);
     case UBD_OP_SYNC:
         r = fdatasync(req->fd);
+        break;
+    case UBD_OP_SYNC_PAGE:
+        r = sync_page(req->fd, req->offset);
         break;
     case UBD_OP_ALLOCATE:
         r = fallocate(req->fd, req->mode, req->offset, req->len);

@@ -11,6 +11,7 @@
  */
 #include "cleanup.h"
 #include "io.h"
+#include "shard.h"
 #include "units.h"
 
 #include <assert.h>
@@ -28,6 +29,18 @@
  */
 #define SHORT_SYNC_NS 1000000
 
+/* To ask for a read that does not wait costs an eighth of a cached 4 KiB read
+ * (docs/performance.md).  So after this many hits in a row only one of some is
+ * asked for that way, to find out when the cache is no longer all there; one
+ * that misses is the end of that.
+ */
+#define HITS_TRUSTED 256
+#define HITS_PER_PROBE 32
+
+struct cached_reads {
+    _Alignas(UBD_CACHE_LINE) atomic_uint nr; /* (a) In a row. */
+};
+
 struct ring {
     struct io_uring uring; /* (t) Whoever has borrowed it. */
     bool is_broken;        /* (t) Could not be set up again. */
@@ -42,6 +55,7 @@ struct uring_io {
     struct ring *idle;            /* (l) */
     unsigned nr;                  /* (c) */
     atomic_uint_fast64_t sync_ns; /* (a) Of recent syncs, on the average. */
+    struct cached_reads cached[UBD_NR_SHARDS];
     struct ring rings[RINGS_MAX];
 };
 /* Locking key: (l) lock, (c) constant after open, (t) the borrower. */
@@ -124,6 +138,11 @@ prepare(struct io_uring_sqe *sqe, const struct ubd_req *req)
         break;
     case UBD_OP_SYNC:
         io_uring_prep_fsync(sqe, req->fd, IORING_FSYNC_DATASYNC);
+        break;
+    case UBD_OP_SYNC_PAGE:
+        io_uring_prep_fsync(sqe, req->fd, IORING_FSYNC_DATASYNC);
+        sqe->off = req->offset;
+        sqe->len = 1;
         break;
     case UBD_OP_ALLOCATE:
         io_uring_prep_fallocate(sqe, req->fd, req->mode, req->offset, req->len);
@@ -255,6 +274,7 @@ uring_attempt(struct ubd_io *io, const struct ubd_req *req)
                    : ubd_io_syscall(req);
     case UBD_OP_START_WRITEOUT:
     case UBD_OP_WAIT_WRITEOUT:
+    case UBD_OP_SYNC_PAGE:
         return run_on_ring(u, req);
     case UBD_OP_SYNC:
         return sync_by_shortest_way(u, req);
@@ -285,13 +305,12 @@ static const struct ubd_io_ops uring_ops = {
 int
 ubd_io_uring_open(bool insist, struct ubd_io **ret_io)
 {
-    struct uring_io *u = calloc(1, sizeof *u);
+    struct uring_io *u = aligned_alloc(UBD_CACHE_LINE, sizeof *u);
     int r = 0;
 
     if (!u)
         return -ENOMEM;
-    u->io.ops = &uring_ops;
-    u->insist = insist;
+    *u = (struct uring_io){.io = {.ops = &uring_ops}, .insist = insist};
     pthread_mutex_init(&u->lock, NULL);
     pthread_cond_init(&u->given, NULL);
     while (u->nr < RINGS_MAX) {

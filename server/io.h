@@ -15,11 +15,14 @@
 enum ubd_op {
     UBD_OP_READ,
     UBD_OP_WRITE,
-    UBD_OP_SYNC,     /* fdatasync: data, size and what is needed to read it. */
-    UBD_OP_ALLOCATE, /* fallocate with .mode */
-    UBD_OP_ZEROOUT,  /* BLKZEROOUT, block devices only */
-    UBD_OP_DISCARD,  /* BLKDISCARD, block devices only */
-    UBD_OP_PREFETCH, /* Read into the page cache, without waiting. */
+    UBD_OP_SYNC,      /* fdatasync: data, size and what is needed to read it. */
+    UBD_OP_SYNC_PAGE, /* The same, but only of the data of the page at .offset:
+                       * if that is clean, a flush of the disk's cache.
+                       */
+    UBD_OP_ALLOCATE,  /* fallocate with .mode */
+    UBD_OP_ZEROOUT,   /* BLKZEROOUT, block devices only */
+    UBD_OP_DISCARD,   /* BLKDISCARD, block devices only */
+    UBD_OP_PREFETCH,  /* Read into the page cache, without waiting. */
     UBD_OP_START_WRITEOUT, /* Start to write dirty pages of a range. */
     UBD_OP_WAIT_WRITEOUT,  /* Wait for that; may take a report of a loss. */
     UBD_OP_EVICT,          /* Drop clean pages of a range from the cache. */

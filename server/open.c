@@ -9,7 +9,7 @@
 #include <string.h>
 
 #define SYNCS_MAX 2 /* At a time, on a disk that likes it: durability.c. */
-#define SYNC_LANES SYNCS_MAX
+#define SYNC_LANES (SYNCS_MAX + 1) /* And one for the flushes of the cache. */
 #define WRITE_LANES 32 /* Durable writes at a time; more of them wait. */
 
 int
@@ -176,6 +176,50 @@ writeback_failed(void *opaque)
            ubd_durability_is_all_durable(&disk->durability);
 }
 
+static void
+writeback_written(void *opaque, uint64_t offset, uint64_t bytes)
+{
+    struct ubd_disk *disk = opaque;
+
+    ubd_cache_flush_written(&disk->cache_flush, offset, bytes);
+}
+
+static void
+flush_cache(void *opaque, uint64_t offset)
+{
+    ubd_disk_flush_cache(opaque, offset);
+}
+
+/* A share is what a disk should flush in a tenth of a second, or in half of one
+ * if it is slow.  With smaller ones the flushes cost time: docs/performance.md.
+ */
+#define SHARE_MIN (UINT64_C(16) << 20)
+#define SHARE_MAX (UINT64_C(64) << 20)
+
+static uint64_t
+clamp(uint64_t value, uint64_t min, uint64_t max)
+{
+    if (value < min)
+        return min;
+    return value > max ? max : value;
+}
+
+static int
+start_cache_flush(struct ubd_disk *disk)
+{
+    const uint64_t share = clamp(disk->dirty_limit / 4, SHARE_MIN, SHARE_MAX);
+    const struct ubd_cache_flush_config config = {
+        .share = share,
+        .limit = clamp(disk->dirty_limit, 2 * share, UINT64_MAX),
+        .flush = flush_cache,
+        .opaque = disk,
+    };
+
+    if (!disk->policy->flush_syncs)
+        return 0;
+    return ubd_cache_flush_start(&disk->cache_flush, &config);
+}
+
 static int
 start_writeback(struct ubd_disk *disk)
 {
@@ -186,10 +230,13 @@ start_writeback(struct ubd_disk *disk)
         .limit = disk->dirty_limit,
         .evict = disk->evict,
         .failed = writeback_failed,
+        .written = writeback_written,
         .opaque = disk,
     };
 
-    return ubd_writeback_start(&disk->writeback, &config);
+    const int r = start_cache_flush(disk);
+
+    return r < 0 ? r : ubd_writeback_start(&disk->writeback, &config);
 }
 
 int
@@ -213,7 +260,9 @@ ubd_close(struct ubd_disk *disk)
 {
     if (!disk)
         return;
+    ubd_cache_flush_stop(&disk->cache_flush); /* The write-out may wait. */
     ubd_writeback_stop(&disk->writeback);
+    ubd_cache_flush_destroy(&disk->cache_flush);
     if (disk->io)
         disk->io->ops->close(disk->io);
     ubd_bounce_destroy(&disk->bounce);

@@ -4,10 +4,10 @@
  */
 #include "writeback.h"
 
+#include "thread.h"
 #include "units.h"
 
 #include <fcntl.h>
-#include <signal.h>
 #include <stdlib.h>
 
 #define PAGE_SHIFT 12 /* Of the host's page cache, at the least. */
@@ -428,15 +428,19 @@ start_piece(struct ubd_writeback *wb, const struct piece *piece)
 static void
 end_piece(struct ubd_writeback *wb, const struct piece *piece)
 {
-    if (run_on_piece(wb, UBD_OP_WAIT_WRITEOUT, piece) < 0)
+    const uint64_t bytes = bytes_of(wb, piece->pages);
+    const int r = run_on_piece(wb, UBD_OP_WAIT_WRITEOUT, piece);
+
+    if (r < 0)
         note_failure(wb);
     else
-        atomic_fetch_add_explicit(&wb->written, bytes_of(wb, piece->pages),
-                                  memory_order_relaxed);
+        atomic_fetch_add_explicit(&wb->written, bytes, memory_order_relaxed);
     if (will_evict(wb, piece))
         (void)run_on_piece(wb, UBD_OP_EVICT, piece); /* A hint. */
     give_room(wb, piece->pages);
     atomic_fetch_sub(&wb->in_flight, piece->pages);
+    if (r == 0 && wb->config.written)
+        wb->config.written(wb->config.opaque, piece->offset, bytes);
 }
 
 /* Sleep until there is work; false if it is time to end. */
@@ -498,19 +502,6 @@ write_out(void *opaque)
     return NULL;
 }
 
-static int
-start_thread(struct ubd_writeback *wb)
-{
-    sigset_t all, old;
-    int error;
-
-    sigfillset(&all); /* Signals are for the threads of the front. */
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    error = pthread_create(&wb->thread, NULL, write_out, wb);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-    return -error;
-}
-
 /* On a disk so huge that a page of the map is as large as the limit. */
 static int64_t
 at_least_one(int64_t pages)
@@ -547,7 +538,7 @@ ubd_writeback_start(struct ubd_writeback *wb,
     pthread_cond_init(&wb->work, &attr);
     pthread_condattr_destroy(&attr);
     pthread_cond_init(&wb->room, NULL);
-    r = start_thread(wb);
+    r = ubd_start_thread(&wb->thread, write_out, wb);
     if (r < 0) {
         ubd_dirty_map_destroy(&wb->map);
         return r;

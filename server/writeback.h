@@ -40,6 +40,12 @@ struct ubd_writeback_config {
      * it cannot be said yet what that means: then it is called again.
      */
     bool (*failed)(void *opaque);
+
+    /* @bytes from @offset on have been written out.  Called by the thread,
+     * without a lock; it may wait where the disk does not keep pace.
+     * May be NULL.
+     */
+    void (*written)(void *opaque, uint64_t offset, uint64_t bytes);
     void *opaque;
 };
 

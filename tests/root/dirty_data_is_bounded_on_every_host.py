@@ -14,14 +14,6 @@ LIMIT = MiB
 SIZE = 12 * MiB
 
 
-def cachestat(fd):
-    """Bytes that are cached, and that are dirty or being written back."""
-    answer = (ctypes.c_uint64 * 5)()
-    if libc.syscall(451, fd, (ctypes.c_uint64 * 2)(), answer, 0) != 0:
-        skip("no cachestat(2): " + os.strerror(ctypes.get_errno()))
-    return answer[0] * 4096, (answer[1] + answer[2]) * 4096
-
-
 def writes(seed):
     """[(offset, length)]: scattered ones, then a stream.
 

@@ -12,6 +12,16 @@ SIZES = {"ext4": 64 * MiB, "xfs": 320 * MiB, "btrfs": 256 * MiB,
          "tmpfs": 512 * MiB, "ramfs": 0}
 
 
+def cachestat(fd, length=0):
+    """Bytes that are cached, and that are dirty or being written back; of the
+    first @length, or of all.
+    """
+    answer = (ctypes.c_uint64 * 5)()
+    if libc.syscall(451, fd, (ctypes.c_uint64 * 2)(0, length), answer, 0) != 0:
+        skip("no cachestat(2): " + os.strerror(ctypes.get_errno()))
+    return answer[0] * 4096, (answer[1] + answer[2]) * 4096
+
+
 class Host:
     """A disk image of @size bytes on the kind of host that @name says."""
 

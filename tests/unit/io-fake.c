@@ -58,6 +58,8 @@ kind_of(const struct ubd_req *req)
         return req->is_durable ? FAKE_DURABLE : FAKE_WRITE;
     case UBD_OP_SYNC:
         return FAKE_SYNC;
+    case UBD_OP_SYNC_PAGE:
+        return FAKE_SYNC_PAGE;
     case UBD_OP_ALLOCATE:
         return FAKE_ALLOCATE;
     case UBD_OP_ZEROOUT:
@@ -194,8 +196,8 @@ is_covered(const struct fake_change *change, const struct call *call)
         return true;
     if (call->kind == FAKE_DURABLE)
         return change->seq == call->seq;
-    if (call->kind == FAKE_WAIT_WRITEOUT)
-        return change->offset < call->req->offset + call->req->len &&
+    if (call->kind == FAKE_WAIT_WRITEOUT || call->kind == FAKE_SYNC_PAGE)
+        return change->offset < call->req->offset + call->len &&
                change->offset + change->len > call->req->offset;
     return change->returned > 0 && change->returned <= call->covered;
 }
@@ -306,6 +308,20 @@ run_sync(struct fake *fake, struct call *call)
         return -EIO;
     write_back(fake, call, error);
     set_pages(fake, 0, fake->size, ANY, CLEAN);
+    return take_report(fake, call->req->fd);
+}
+
+/* Needs the lock. */
+static int64_t
+run_sync_page(struct fake *fake, struct call *call)
+{
+    call->len = PAGE;
+    pass(fake, call, FAKE_RUNNING);
+    if (fake->has_no_power)
+        return -EIO;
+    if (call->fault.fault == FAKE_LOSE)
+        write_back(fake, call, call->fault.error);
+    set_pages(fake, call->req->offset, 1, ANY, CLEAN);
     return take_report(fake, call->req->fd);
 }
 
@@ -469,6 +485,8 @@ run(struct fake *fake, struct call *call)
         return run_durable(fake, call);
     case FAKE_SYNC:
         return run_sync(fake, call);
+    case FAKE_SYNC_PAGE:
+        return run_sync_page(fake, call);
     case FAKE_START_WRITEOUT:
         return run_start(fake, call);
     case FAKE_WAIT_WRITEOUT:

@@ -10,7 +10,8 @@
  * - A failed writeback leaves the pages clean: what it lost stays readable and
  *   is never written again.  It is reported once through each open file, by
  *   the next sync, RWF_DSYNC write or wait for write-out there.
- * - Write-out puts nothing on the disk for certain: only a sync does.
+ * - Write-out puts nothing on the disk for certain: only a sync does, of the
+ *   whole file.  One of a page loses what it touches, if it fails.
  * - A power cut keeps any subset of what was not synced, by 512-byte sectors.
  */
 #ifndef IO_FAKE_H
@@ -29,6 +30,7 @@ enum fake_kind {
     FAKE_ZEROOUT,
     FAKE_DISCARD,
     FAKE_PREFETCH,
+    FAKE_SYNC_PAGE,
     FAKE_START_WRITEOUT, /* This one and those below are logged. */
     FAKE_WAIT_WRITEOUT,
     FAKE_EVICT,
@@ -39,8 +41,8 @@ enum fake_fault {
     FAKE_NONE,
     FAKE_FAIL,  /* Returns .error; nothing else happens. */
     FAKE_SHORT, /* Transfers .bytes only. */
-    FAKE_LOSE,  /* Its own writeback fails with .error (SYNC, DURABLE,
-                 * WAIT_WRITEOUT).
+    FAKE_LOSE,  /* Its own writeback fails with .error (SYNC, SYNC_PAGE,
+                 * DURABLE, WAIT_WRITEOUT).
                  */
 };
 

@@ -42,6 +42,7 @@ START_TEST(what_was_written_is_read_back)
     ck_assert_int_eq(run(fd, UBD_OP_READ, in, sizeof in, 0), 0);
     ck_assert_mem_eq(in, out, sizeof in);
     ck_assert_int_eq(run(fd, UBD_OP_SYNC, NULL, 0, 0), 0);
+    ck_assert_int_eq(run(fd, UBD_OP_SYNC_PAGE, NULL, 0, 100), 0);
     ck_assert_int_eq(run(fd, UBD_OP_PREFETCH, NULL, sizeof in, 0), 0);
     close(fd);
 }
@@ -109,6 +110,7 @@ START_TEST(failure_is_the_errno_of_the_call)
     ck_assert_int_eq(run(readonly, UBD_OP_WRITE, buf, 16, 0), -EBADF);
     ck_assert_int_eq(run(-1, UBD_OP_READ, buf, 16, 0), -EBADF);
     ck_assert_int_eq(run(-1, UBD_OP_SYNC, NULL, 0, 0), -EBADF);
+    ck_assert_int_eq(run(-1, UBD_OP_SYNC_PAGE, NULL, 0, 0), -EBADF);
     ck_assert_int_eq(run(-1, UBD_OP_PREFETCH, NULL, 16, 0), -EBADF);
     ck_assert_int_eq(run(readonly, UBD_OP_ALLOCATE, NULL, 16, 0), -EBADF);
     ck_assert_int_eq(run(fd, UBD_OP_ZEROOUT, NULL, 4096, 0), -ENOTTY);

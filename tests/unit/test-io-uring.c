@@ -49,6 +49,7 @@ START_TEST(every_operation_does_what_the_system_call_does)
         memset(out, 'a' + insist, sizeof out);
         ck_assert_int_eq(run(io, fd, UBD_OP_WRITE, out, 8192, 0), 0);
         ck_assert_int_eq(run(io, fd, UBD_OP_SYNC, NULL, 0, 0), 0);
+        ck_assert_int_eq(run(io, fd, UBD_OP_SYNC_PAGE, NULL, 0, 4096), 0);
         ck_assert_int_eq(run(io, fd, UBD_OP_PREFETCH, NULL, 8192, 0), 0);
         ck_assert_int_eq(run(io, fd, UBD_OP_ALLOCATE, NULL, 4096, 0), 0);
         ck_assert_int_eq(run(io, fd, UBD_OP_READ, in, 8192, 0), 0);
@@ -73,6 +74,7 @@ START_TEST(failure_is_the_errno_of_the_system_call)
         ck_assert_int_eq(run(io, -1, UBD_OP_READ, buf, 512, 0), -EBADF);
         ck_assert_int_eq(run(io, -1, UBD_OP_WRITE, buf, 512, 0), -EBADF);
         ck_assert_int_eq(run(io, -1, UBD_OP_SYNC, NULL, 0, 0), -EBADF);
+        ck_assert_int_eq(run(io, -1, UBD_OP_SYNC_PAGE, NULL, 0, 0), -EBADF);
         io->ops->close(io);
     }
     close(fd);
