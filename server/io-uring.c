@@ -249,6 +249,26 @@ sync_by_shortest_way(struct uring_io *u, const struct ubd_req *req)
     return r;
 }
 
+/* Two that count at once may count as one: it is a guess all the same. */
+static int64_t
+read_by_shortest_way(struct uring_io *u, const struct ubd_req *req)
+{
+    atomic_uint *nr = &u->cached[ubd_shard()].nr;
+    const unsigned hits = atomic_load_explicit(nr, memory_order_relaxed);
+    int64_t r;
+
+    atomic_store_explicit(nr, hits + 1, memory_order_relaxed);
+    if (hits >= HITS_TRUSTED && hits % HITS_PER_PROBE != 0)
+        return ubd_io_syscall(req);
+    r = ubd_io_cached_read(req);
+    if (r == -EOPNOTSUPP) /* tmpfs, FUSE: a ring would ask a kernel thread. */
+        return ubd_io_syscall(req);
+    if (r != -EAGAIN)
+        return r;
+    atomic_store_explicit(nr, 0, memory_order_relaxed);
+    return run_on_ring(u, req);
+}
+
 /* What goes to a ring is what waits for the disk.  A buffered write does not
  * (the ring hands it to a kernel thread on ext4), nor does fallocate; a read
  * of cached data is served on the spot; a sync goes the way that is shorter,
@@ -258,7 +278,6 @@ static int64_t
 uring_attempt(struct ubd_io *io, const struct ubd_req *req)
 {
     struct uring_io *u = (struct uring_io *)io;
-    int64_t r;
 
     if (!has_ring_operation(req))
         return ubd_io_syscall(req);
@@ -266,8 +285,7 @@ uring_attempt(struct ubd_io *io, const struct ubd_req *req)
     case UBD_OP_READ:
         if (req->is_direct)
             return run_on_ring(u, req);
-        r = ubd_io_cached_read(req);
-        return r == -EAGAIN || r == -EOPNOTSUPP ? run_on_ring(u, req) : r;
+        return read_by_shortest_way(u, req);
     case UBD_OP_WRITE:
         return req->is_direct || (req->is_durable && u->insist)
                    ? run_on_ring(u, req)

@@ -84,7 +84,7 @@ int ubd_io_syscalls_open(struct ubd_io **ret_io);
 int64_t ubd_io_syscall(const struct ubd_req *req);
 
 /* As ubd_io_syscall for a READ that the page cache can serve without waiting;
- * -EAGAIN if it cannot.
+ * -EAGAIN if it cannot, -EOPNOTSUPP if it cannot tell.
  */
 int64_t ubd_io_cached_read(const struct ubd_req *req);
 

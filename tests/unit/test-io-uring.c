@@ -7,6 +7,7 @@
 
 #include <fcntl.h>
 #include <linux/falloc.h>
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -132,6 +133,63 @@ START_TEST(more_threads_than_rings_are_all_served)
 }
 END_TEST
 
+/* The linker puts this in the place of the engine's (meson.build). */
+static unsigned nr_cached_reads;
+static int answer; /* 0: it is cached. */
+
+int64_t __wrap_ubd_io_cached_read(const struct ubd_req *req);
+
+int64_t
+__wrap_ubd_io_cached_read(const struct ubd_req *req)
+{
+    nr_cached_reads++;
+    return answer < 0 ? answer : ubd_io_syscall(req);
+}
+
+/* How many of @nr reads ask whether they would wait? */
+static unsigned
+count_asking(struct ubd_io *io, int fd, unsigned nr)
+{
+    char buf[512];
+
+    nr_cached_reads = 0;
+    for (unsigned i = 0; i < nr; i++)
+        ck_assert_int_eq(run(io, fd, UBD_OP_READ, buf, sizeof buf, 0), 0);
+    return nr_cached_reads;
+}
+
+/* Hits are counted for each processor. */
+static void
+stay_here(void)
+{
+    cpu_set_t here;
+
+    CPU_ZERO(&here);
+    CPU_SET(sched_getcpu(), &here);
+    ck_assert_int_eq(sched_setaffinity(0, sizeof here, &here), 0);
+}
+
+START_TEST(few_reads_ask_while_all_is_cached_and_all_after_a_miss)
+{
+    char path[64];
+    const int fd = unit_file(4096, path);
+    struct ubd_io *io = open_io(false);
+
+    stay_here();
+    for (unsigned i = 0; i < 3; i++) {
+        answer = i == 1 ? -EOPNOTSUPP : 0; /* Of a host that cannot tell. */
+        ck_assert_uint_eq(count_asking(io, fd, 100), 100);
+        (void)count_asking(io, fd, 1000);
+        ck_assert_uint_eq(count_asking(io, fd, 3200), 100);
+        answer = -EAGAIN;
+        ck_assert_uint_ge(count_asking(io, fd, 32), 1);
+        ck_assert_uint_eq(count_asking(io, fd, 1000), 1000);
+    }
+    io->ops->close(io);
+    close(fd);
+}
+END_TEST
+
 int
 main(void)
 {
@@ -139,6 +197,7 @@ main(void)
         every_operation_does_what_the_system_call_does,
         failure_is_the_errno_of_the_system_call,
         more_threads_than_rings_are_all_served,
+        few_reads_ask_while_all_is_cached_and_all_after_a_miss,
         NULL,
     };
     const int r = ubd_io_uring_probe();
