@@ -6,6 +6,8 @@
 #include "unit.h"
 
 #include <fcntl.h>
+#include <liburing.h>
+#include <limits.h>
 #include <linux/falloc.h>
 #include <sched.h>
 #include <stdio.h>
@@ -13,6 +15,34 @@
 #include <unistd.h>
 
 #define SKIP 77
+
+/* The linker puts these in the place of what the engine calls (meson.build). */
+static unsigned nr_cached_reads;
+static int answer; /* 0: it is cached. */
+static atomic_uint nr_rings;
+static unsigned rings_max = UINT_MAX; /* The host refuses more of them. */
+
+int64_t __wrap_ubd_io_cached_read(const struct ubd_req *req);
+int __wrap_io_uring_queue_init(unsigned entries, struct io_uring *ring,
+                               unsigned flags);
+int __real_io_uring_queue_init(unsigned entries, struct io_uring *ring,
+                               unsigned flags);
+
+int64_t
+__wrap_ubd_io_cached_read(const struct ubd_req *req)
+{
+    nr_cached_reads++;
+    return answer < 0 ? answer : ubd_io_syscall(req);
+}
+
+int
+__wrap_io_uring_queue_init(unsigned entries, struct io_uring *ring,
+                           unsigned flags)
+{
+    if (atomic_fetch_add(&nr_rings, 1) >= rings_max)
+        return -ENOMEM;
+    return __real_io_uring_queue_init(entries, ring, flags);
+}
 
 static int
 run(struct ubd_io *io, int fd, enum ubd_op op, void *buf, uint64_t len,
@@ -109,42 +139,123 @@ use_rings(void *opaque)
     return NULL;
 }
 
-START_TEST(more_threads_than_rings_are_all_served)
+static void
+serve_many(bool insist)
 {
     char path[64];
     const int fd = unit_file(NR_THREADS * 512, path);
     struct user user[NR_THREADS];
+    struct ubd_io *io = open_io(insist);
 
-    for (int insist = 0; insist < 2; insist++) {
-        struct ubd_io *io = open_io(insist);
-
-        for (unsigned i = 0; i < NR_THREADS; i++) {
-            user[i] = (struct user){.io = io, .fd = fd, .index = i};
-            ck_assert_int_eq(
-                pthread_create(&user[i].thread, NULL, use_rings, &user[i]), 0);
-        }
-        for (unsigned i = 0; i < NR_THREADS; i++) {
-            ck_assert_int_eq(pthread_join(user[i].thread, NULL), 0);
-            ck_assert(!user[i].was_wrong);
-        }
-        io->ops->close(io);
+    for (unsigned i = 0; i < NR_THREADS; i++) {
+        user[i] = (struct user){.io = io, .fd = fd, .index = i};
+        ck_assert_int_eq(
+            pthread_create(&user[i].thread, NULL, use_rings, &user[i]), 0);
     }
+    for (unsigned i = 0; i < NR_THREADS; i++) {
+        ck_assert_int_eq(pthread_join(user[i].thread, NULL), 0);
+        ck_assert(!user[i].was_wrong);
+    }
+    io->ops->close(io);
     close(fd);
+}
+
+START_TEST(more_threads_than_rings_are_all_served)
+{
+    answer = -EAGAIN; /* All reads wait for the disk. */
+    for (int insist = 0; insist < 2; insist++) {
+        atomic_store(&nr_rings, 0);
+        rings_max = UINT_MAX;
+        serve_many(insist);
+        ck_assert_uint_le(atomic_load(&nr_rings), 32);
+        /* And if the host gives only some of those. */
+        atomic_store(&nr_rings, 0);
+        rings_max = 2;
+        serve_many(insist);
+        /* Those who were refused at the same time, and nobody after them. */
+        ck_assert_uint_le(atomic_load(&nr_rings), 32);
+    }
 }
 END_TEST
 
-/* The linker puts this in the place of the engine's (meson.build). */
-static unsigned nr_cached_reads;
-static int answer; /* 0: it is cached. */
+struct waiter {
+    pthread_t thread;
+    struct ubd_io *io;
+    int fd, result;
+};
 
-int64_t __wrap_ubd_io_cached_read(const struct ubd_req *req);
-
-int64_t
-__wrap_ubd_io_cached_read(const struct ubd_req *req)
+static void *
+wait_for_byte(void *opaque)
 {
-    nr_cached_reads++;
-    return answer < 0 ? answer : ubd_io_syscall(req);
+    struct waiter *w = opaque;
+    char byte;
+
+    w->result = run(w->io, w->fd, UBD_OP_READ, &byte, 1, 0);
+    return NULL;
 }
+
+/* Each of many readers of an empty pipe has a ring to itself or waits for one;
+ * a system call would fail on a pipe, which has no offsets.
+ */
+static void
+read_pipe_at_once(unsigned max, unsigned tried)
+{
+    struct ubd_io *io;
+    struct waiter w[40];
+    int ends[2];
+
+    answer = -EAGAIN;
+    atomic_store(&nr_rings, 0);
+    rings_max = max;
+    io = open_io(true);
+    ck_assert_int_eq(pipe(ends), 0);
+    for (unsigned i = 0; i < 40; i++) {
+        w[i] = (struct waiter){.io = io, .fd = ends[0]};
+        ck_assert_int_eq(
+            pthread_create(&w[i].thread, NULL, wait_for_byte, &w[i]), 0);
+    }
+    while (atomic_load(&nr_rings) < tried)
+        sched_yield();
+    for (unsigned i = 0; i < 10000; i++) /* For one that is too many. */
+        sched_yield();
+    for (unsigned i = 0; i < 40; i++)
+        ck_assert_int_eq(write(ends[1], "x", 1), 1);
+    for (unsigned i = 0; i < 40; i++) {
+        pthread_join(w[i].thread, NULL);
+        ck_assert_int_eq(w[i].result, 0);
+    }
+    ck_assert_uint_le(atomic_load(&nr_rings), 32);
+    close(ends[0]);
+    close(ends[1]);
+    io->ops->close(io);
+}
+
+START_TEST(no_more_rings_are_made_than_are_allowed)
+{
+    read_pipe_at_once(UINT_MAX, 32);
+    read_pipe_at_once(2, 3); /* At least one was refused. */
+}
+END_TEST
+
+START_TEST(ring_is_made_when_none_is_idle)
+{
+    char path[64], buf[512];
+    const int fd = unit_file(4096, path);
+    struct ubd_io *io;
+
+    atomic_store(&nr_rings, 0);
+    io = open_io(false);
+    answer = 0;
+    for (unsigned i = 0; i < 100; i++)
+        ck_assert_int_eq(run(io, fd, UBD_OP_READ, buf, sizeof buf, 0), 0);
+    answer = -EAGAIN; /* One after the other they need no second one. */
+    for (unsigned i = 0; i < 100; i++)
+        ck_assert_int_eq(run(io, fd, UBD_OP_READ, buf, sizeof buf, 0), 0);
+    ck_assert_uint_eq(atomic_load(&nr_rings), 1);
+    io->ops->close(io);
+    close(fd);
+}
+END_TEST
 
 /* How many of @nr reads ask whether they would wait? */
 static unsigned
@@ -197,6 +308,8 @@ main(void)
         every_operation_does_what_the_system_call_does,
         failure_is_the_errno_of_the_system_call,
         more_threads_than_rings_are_all_served,
+        no_more_rings_are_made_than_are_allowed,
+        ring_is_made_when_none_is_idle,
         few_reads_ask_while_all_is_cached_and_all_after_a_miss,
         NULL,
     };
