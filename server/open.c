@@ -191,7 +191,8 @@ flush_cache(void *opaque, uint64_t offset)
 }
 
 /* A share is what a disk should flush in a tenth of a second, or in half of one
- * if it is slow.  With smaller ones the flushes cost time: docs/performance.md.
+ * if it is slow.  With smaller ones the flushes cost time
+ * (docs/performance.md); but an eighth of an image is always enough.
  */
 #define SHARE_MIN (UINT64_C(16) << 20)
 #define SHARE_MAX (UINT64_C(64) << 20)
@@ -207,7 +208,9 @@ clamp(uint64_t value, uint64_t min, uint64_t max)
 static int
 start_cache_flush(struct ubd_disk *disk)
 {
-    const uint64_t share = clamp(disk->dirty_limit / 4, SHARE_MIN, SHARE_MAX);
+    const uint64_t share =
+        clamp(clamp(disk->dirty_limit / 4, SHARE_MIN, SHARE_MAX), 0,
+              disk->host.size / 8 + 1);
     const struct ubd_cache_flush_config config = {
         .share = share,
         .limit = clamp(disk->dirty_limit, 2 * share, UINT64_MAX),

@@ -11,7 +11,7 @@ import time
 from hosts import *
 
 STREAM_AT = 16 * MiB
-STREAM = 20 * MiB  # More than a share, which is 16 MiB.
+STREAM = 20 * MiB  # More than a share, an eighth of the image.
 STRIDE = 64 * KiB  # So that the scattered pages share no folio.
 
 
