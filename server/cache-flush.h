@@ -42,7 +42,7 @@ struct ubd_cache_flush {
 };
 /* Locking key: (l) lock, (c) constant once started. */
 
-/* Errors: as pthread_create. */
+/* Errors: as pthread_create, negative. */
 int ubd_cache_flush_start(struct ubd_cache_flush *c,
                           const struct ubd_cache_flush_config *config);
 

@@ -66,7 +66,10 @@ run_sync(struct ubd_disk *disk, const struct ubd_req *sync,
     req.fd = lane->fd;
     if (req.op == UBD_OP_SYNC_PAGE) {
         ubd_stats_count(&disk->stats, UBD_COUNT_CACHE_FLUSHES);
-        return ubd_disk_run(disk, &req);
+        r = ubd_disk_run(disk, &req);
+        if (r < 0)
+            atomic_fetch_add(&disk->nr_failed, 1);
+        return r;
     }
     if (UBD_MUTANT(sync_file_range_trusted)) {
         req.op = UBD_OP_WAIT_WRITEOUT;
@@ -76,12 +79,14 @@ run_sync(struct ubd_disk *disk, const struct ubd_req *sync,
     r = ubd_disk_run(disk, &req);
     ubd_stats_count(&disk->stats, UBD_COUNT_SYNCS_COMPLETED);
     ubd_stats_time(&disk->stats, UBD_HIST_SYNC, ubd_now_ns() - start_ns);
-    if (r < 0)
+    if (r < 0) {
         ubd_stats_count(&disk->stats, UBD_COUNT_SYNCS_FAILED);
+        atomic_fetch_add(&disk->nr_failed, 1);
+    }
     return r;
 }
 
-/* The lanes that a sync has used.  They are given back only when its result
+/* The lanes that a sync has used.  They are given back only when its failure
  * has been recorded: the next borrower would not get the report again, and
  * would be believed.
  */
@@ -90,7 +95,8 @@ struct used_lanes {
 };
 
 /* A stale lane has reported @error, which may be old news.  The witness knows,
- * unless it is stale as well; then we assume the worst.
+ * unless it is stale as well; then we assume the worst.  Its sync is as good as
+ * one on the lane.
  */
 static int
 ask_witness(struct ubd_disk *disk, const struct ubd_req *sync,
@@ -104,23 +110,43 @@ ask_witness(struct ubd_disk *disk, const struct ubd_req *sync,
     return run_sync(disk, sync, used->witness);
 }
 
+/* Take what @lane has yet to report, by a call that does not flush the disk: a
+ * flush that fails is told once, and must not be taken for old news.
+ */
+static int
+drain_lane(struct ubd_disk *disk, struct ubd_lane *lane)
+{
+    const struct ubd_req wait = {.op = UBD_OP_WAIT_WRITEOUT,
+                                 .mode = UBD_WAIT_WRITEOUT_FLAGS,
+                                 .fd = lane->fd,
+                                 .len = 1};
+    const int r = ubd_disk_run(disk, &wait);
+
+    ubd_lanes_again(&disk->host.sync_lanes, lane);
+    return r;
+}
+
 /* One sync of the host file, or of a page of it, on a lane: (D4). */
 static int
 sync_host(struct ubd_disk *disk, const struct ubd_req *sync,
           struct used_lanes *used)
 {
     struct ubd_lanes *lanes = &disk->host.sync_lanes;
-    int r;
-
-    *used = (struct used_lanes){.lane = ubd_lanes_take(lanes)};
-    r = run_sync(disk, sync, used->lane);
     /* Where every change is durable, what this sync is for is not acknowledged
      * yet and does not count when failures are judged: no witness can speak
      * for it.
      */
-    if (r < 0 && disk->policy->durable != UBD_DURABLE_ALWAYS &&
-        ubd_lanes_is_stale(lanes, used->lane))
-        r = ask_witness(disk, sync, used, r);
+    const bool may_ask = disk->policy->durable != UBD_DURABLE_ALWAYS;
+    int r = 0;
+
+    *used = (struct used_lanes){.lane = ubd_lanes_take(lanes)};
+    if (may_ask && ubd_lanes_is_stale(lanes, used->lane))
+        r = drain_lane(disk, used->lane);
+    if (r < 0)
+        return ask_witness(disk, sync, used, r);
+    r = run_sync(disk, sync, used->lane);
+    if (r < 0 && may_ask && ubd_lanes_is_stale(lanes, used->lane))
+        r = ask_witness(disk, sync, used, r); /* It has become so meanwhile. */
     return r;
 }
 
@@ -147,10 +173,17 @@ lead_sync(struct ubd_disk *disk, struct ubd_sync *sync)
     sync->submitted_ns = start_ns;
     if (disk->is_observed)
         sync->tid = gettid();
-    if (r == 0)
+    if (r == 0) {
+        /* Nothing is left to record, and the flush of the cache that we may
+         * have to wait for needs lanes and the witness itself.
+         */
+        give_lanes(disk, &used);
         ubd_cache_flush_synced(&disk->cache_flush, mark); /* (D3) */
-    r = ubd_durability_finish(d, sync, r);
-    give_lanes(disk, &used);
+        r = ubd_durability_finish(d, sync, 0);
+    } else {
+        r = ubd_durability_finish(d, sync, r);
+        give_lanes(disk, &used);
+    }
     ubd_writeback_synced(&disk->writeback, dirty);
     if (r < 0 && ubd_durability_error(d) == 0)
         forget_failure(disk);
@@ -280,6 +313,30 @@ find_loss(struct ubd_disk *disk, struct ubd_lane *lane, int error)
     return ubd_disk_make_durable(disk, NULL);
 }
 
+#define DURABLE_TRIES 4
+
+/* A durable write.  A flush of the disk that has failed meanwhile may
+ * have cost what this write had left in the disk's cache, and its own flush
+ * found nothing, even if nothing acknowledged was lost: then once more.
+ */
+static int
+write_undisturbed(struct ubd_disk *disk, const struct ubd_req *req)
+{
+    int r;
+
+    for (unsigned i = 0; i < DURABLE_TRIES; i++) {
+        const unsigned nr_failed = atomic_load(&disk->nr_failed);
+
+        r = ubd_disk_run(disk, req);
+        if (r < 0)
+            return r;
+        ubd_cache_flush_settle(&disk->cache_flush);
+        if (atomic_load(&disk->nr_failed) == nr_failed)
+            return 0;
+    }
+    return -EIO;
+}
+
 int
 ubd_disk_write_durable(struct ubd_disk *disk, const void *buf, uint64_t len,
                        uint64_t offset)
@@ -293,7 +350,7 @@ ubd_disk_write_durable(struct ubd_disk *disk, const void *buf, uint64_t len,
                                 .len = len,
                                 .is_durable = true, /* (D5) */
                                 .is_direct = disk->host.is_direct};
-    int r = ubd_disk_run(disk, &req);
+    int r = write_undisturbed(disk, &req);
     const bool was_stale = r < 0 && ubd_lanes_is_stale(lanes, lane);
     int loss = r < 0 ? find_loss(disk, lane, r) : 0;
 
@@ -305,18 +362,13 @@ ubd_disk_write_durable(struct ubd_disk *disk, const void *buf, uint64_t len,
      */
     if (was_stale && loss == 0) {
         ubd_lanes_again(lanes, lane);
-        r = ubd_disk_run(disk, &req);
+        r = write_undisturbed(disk, &req);
         loss = r < 0 ? find_loss(disk, lane, r) : 0;
     }
     if (r < 0 && loss == 0)
         forget_failure(disk);
-    /* A flush of the disk that failed meanwhile may have cost what this write
-     * had left in the disk's cache, and its own flush found nothing: (D3).
-     */
-    if (r == 0) {
-        ubd_cache_flush_settle(&disk->cache_flush);
-        loss = ubd_durability_error(&disk->durability);
-    }
+    if (r == 0)
+        loss = ubd_durability_error(&disk->durability); /* (D3) */
     ubd_lanes_give(lanes, lane, true);
     return loss < 0 ? loss : r;
 }

@@ -18,7 +18,7 @@
  *      and then marks the pages clean, so asking again would get "success" for
  *      lost data.  Of a failed flush of the disk only the call is told that
  *      asked for it: so while the engine flushes the disk on its own account
- *      (cache-flush.h), no other call's success is answered.
+ *      (cache-flush.h), no sync's or durable write's success is answered.
  *      [tests/model/durability.pml: D3]
  *
  * (D4) Every call that can take such a report (fdatasync, also of a page only,

@@ -46,9 +46,13 @@ struct cached_reads {
 
 struct ring {
     struct io_uring uring; /* (t) Whoever has borrowed it. */
-    bool is_broken;        /* (t) Could not be set up, or not again. */
+    bool is_broken;        /* (t) Could not be set up again. */
+    bool is_taken;         /* (l) There is a ring, or is about to be. */
     struct ring *next;     /* (l) */
 };
+
+/* After the host has refused another ring, none is asked for so long. */
+#define REFUSED_NS UINT64_C(1000000000)
 
 struct uring_io {
     struct ubd_io io;
@@ -56,8 +60,7 @@ struct uring_io {
     pthread_mutex_t lock;
     pthread_cond_t given;         /* Signalled when a ring is given back. */
     struct ring *idle;            /* (l) */
-    unsigned nr;                  /* (l) */
-    bool is_full;                 /* (l) The host has refused another one. */
+    uint64_t refused_ns;          /* (l) When the host refused another one. */
     atomic_uint_fast64_t sync_ns; /* (a) Of recent syncs, on the average. */
     struct cached_reads cached[UBD_NR_SHARDS];
     struct ring rings[RINGS_MAX];
@@ -103,18 +106,29 @@ ubd_io_uring_probe(void)
     return 0;
 }
 
-/* Needs the lock, and gives it up in between.  NULL if the host refuses. */
+/* Needs the lock, and gives it up in between.  NULL if there are enough, or the
+ * host refuses.
+ */
 static struct ring *
 add_ring(struct uring_io *u)
 {
-    struct ring *ring = &u->rings[u->nr++];
+    struct ring *ring = u->rings;
+    int r;
 
+    if (u->refused_ns && ubd_now_ns() - u->refused_ns < REFUSED_NS)
+        return NULL;
+    while (ring < u->rings + RINGS_MAX && ring->is_taken)
+        ring++;
+    if (ring == u->rings + RINGS_MAX)
+        return NULL;
+    ring->is_taken = true;
     pthread_mutex_unlock(&u->lock);
-    ring->is_broken = init_ring(&ring->uring) < 0;
+    r = init_ring(&ring->uring);
     pthread_mutex_lock(&u->lock);
-    if (!ring->is_broken)
+    if (r == 0)
         return ring;
-    u->is_full = true; /* The place stays empty. */
+    ring->is_taken = false;
+    u->refused_ns = ubd_now_ns();
     return NULL;
 }
 
@@ -125,7 +139,7 @@ take_ring(struct uring_io *u)
     struct ring *ring = NULL;
 
     pthread_mutex_lock(&u->lock);
-    if (!u->idle && u->nr < RINGS_MAX && !u->is_full)
+    if (!u->idle)
         ring = add_ring(u);
     if (!ring) {
         while (!u->idle && u->insist)
@@ -244,6 +258,11 @@ run_on_ring(struct uring_io *u, const struct ubd_req *req)
             r = ubd_io_syscall(req);
         }
     }
+    /* The kernel could not make the thread that would have done it, and nothing
+     * has been done.  We cancel nothing.
+     */
+    if (r == -ECANCELED)
+        r = ubd_io_syscall(req);
     give_ring(u, ring);
     return r;
 }
@@ -330,8 +349,8 @@ uring_close(struct ubd_io *io)
 {
     struct uring_io *u = (struct uring_io *)io;
 
-    for (unsigned i = 0; i < u->nr; i++)
-        if (!u->rings[i].is_broken)
+    for (unsigned i = 0; i < RINGS_MAX; i++)
+        if (u->rings[i].is_taken && !u->rings[i].is_broken)
             io_uring_queue_exit(&u->rings[i].uring);
     pthread_cond_destroy(&u->given);
     pthread_mutex_destroy(&u->lock);
@@ -357,7 +376,7 @@ ubd_io_uring_open(bool insist, struct ubd_io **ret_io)
     pthread_cond_init(&u->given, NULL);
     r = init_ring(&u->rings[0].uring);
     if (r == 0) {
-        u->nr = 1;
+        u->rings[0].is_taken = true;
         u->idle = &u->rings[0];
         if (!supports_all(&u->rings[0].uring))
             r = -ENOSYS;

@@ -17,7 +17,9 @@ enum ubd_op {
     UBD_OP_WRITE,
     UBD_OP_SYNC,      /* fdatasync: data, size and what is needed to read it. */
     UBD_OP_SYNC_PAGE, /* The same, but only of the data of the page at .offset:
-                       * if that is clean, a flush of the disk's cache.
+                       * if that is clean, a flush of the disk's cache, with
+                       * whatever the file system thinks is part of it (its
+                       * journal; on btrfs and FUSE perhaps all of the file).
                        */
     UBD_OP_ALLOCATE,  /* fallocate with .mode */
     UBD_OP_ZEROOUT,   /* BLKZEROOUT, block devices only */
@@ -88,8 +90,9 @@ int64_t ubd_io_syscall(const struct ubd_req *req);
  */
 int64_t ubd_io_cached_read(const struct ubd_req *req);
 
-/* Rings.  With @insist everything goes through one; else only what blocks and
- * gains by it.  Fails with the reason why the host refuses them.
+/* Rings.  With @insist every sync and durable write goes through one; else only
+ * what blocks and gains by it.  Fails with the reason why the host refuses
+ * them.
  */
 int ubd_io_uring_open(bool insist, struct ubd_io **ret_io);
 int ubd_io_uring_probe(void);

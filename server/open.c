@@ -195,6 +195,7 @@ flush_cache(void *opaque, uint64_t offset)
  * (docs/performance.md); but an eighth of an image is always enough.
  */
 #define SHARE_MIN (UINT64_C(16) << 20)
+#define SHARE_TINY (UINT64_C(64) << 10)
 #define SHARE_MAX (UINT64_C(64) << 20)
 
 static uint64_t
@@ -210,7 +211,7 @@ start_cache_flush(struct ubd_disk *disk)
 {
     const uint64_t share =
         clamp(clamp(disk->dirty_limit / 4, SHARE_MIN, SHARE_MAX), 0,
-              disk->host.size / 8 + 1);
+              disk->host.size / 8 + SHARE_TINY);
     const struct ubd_cache_flush_config config = {
         .share = share,
         .limit = clamp(disk->dirty_limit, 2 * share, UINT64_MAX),

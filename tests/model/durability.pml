@@ -10,8 +10,9 @@
  * before the disk was opened.  A pthread mutex is a d_step; whatever is not
  * inside one interleaves with everything.
  *
- * Left out: cache=osync, and the witness, which only spares a client false
- * alarms: what a stale lane reports is always taken for a loss here.
+ * Left out: cache=osync; the witness, which only spares a client false alarms:
+ * what a stale lane reports is always taken for a loss here; and flushes of the
+ * disk that fail, which are told to one call only (cache-flush.h).
  *
  * spin -DWRONG_... makes one known mistake; each must be refuted, as tests in
  * this folder see to.

@@ -4,6 +4,7 @@
 servers are up takes all of them with it.
 """
 
+import contextlib
 import os
 import re
 import signal
@@ -82,11 +83,10 @@ def stop_it(number, log):
         assert child.wait(PATIENCE_S) == 128 + number, child.returncode
         wait_for(lambda: not processes(), processes)
         wait_for(lambda: not any(map(is_attached, used)), lambda: used)
-        mounts = read("/proc/self/mounts")
-        assert not re.search("^(powercut|diskmodel) ", mounts, re.M), mounts
     finally:
         for pid in processes():
-            os.kill(pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         child.wait()
 
 

@@ -132,6 +132,56 @@ START_TEST(success_is_answered_after_the_flush_that_runs)
 }
 END_TEST
 
+/* Nothing acknowledged can be lost by the flush that fails, but the write that
+ * has just found nothing left to flush could be.
+ */
+START_TEST(durable_write_beside_a_flush_that_fails_is_written_again)
+{
+    struct fake *fake = fake_new(SIZE);
+    struct ubd_disk *disk = unit_limited_disk(fake, "barrier", LIMIT, true);
+    struct unit_job job;
+
+    ck_assert_int_eq(ubd_flush(disk), 0);
+    fake_fault_once(fake, FAKE_SYNC_PAGE, FAKE_FAIL, -EIO);
+    fake_hold(fake, FAKE_SYNC_PAGE, FAKE_RUNNING);
+    ubd_cache_flush_written(&disk->cache_flush, 0, SHARE + 1);
+    fake_wait_held(fake, FAKE_SYNC_PAGE, 1);
+    unit_start(&job, disk, UBD_KIND_WRITE, data, 4096, 0, UBD_FUA);
+    fake_wait_count(fake, FAKE_DURABLE, 1);
+    unit_give_way(&job);
+    ck_assert(!job.has_ended);
+    fake_unhold(fake, FAKE_SYNC_PAGE);
+    ck_assert_int_eq(unit_join(&job), 0);
+    ck_assert_uint_eq(fake_count(fake, FAKE_DURABLE), 2);
+    ck_assert_int_eq(ubd_loss(disk), 0);
+    unit_close(disk, fake);
+}
+END_TEST
+
+/* All lanes are stale.  A sync that has asked the witness, and waits for the
+ * flush that runs, must not keep it from that flush.
+ */
+START_TEST(sync_and_flush_do_not_wait_for_each_other)
+{
+    struct fake *fake = fake_new(SIZE);
+    struct ubd_disk *disk = unit_limited_disk(fake, "barrier", LIMIT, true);
+    struct unit_job job;
+
+    ck_assert_int_eq(ubd_flush(disk), 0);
+    fake_fault_once(fake, FAKE_DURABLE, FAKE_LOSE, -EIO);
+    ck_assert_int_eq(ubd_write(disk, data, 4096, 0, UBD_FUA), -EIO);
+    ck_assert_int_eq(ubd_write(disk, data, 4096, 0, 0), 0);
+    fake_hold(fake, FAKE_SYNC, FAKE_RUNNING);
+    unit_start_flush(&job, disk);
+    fake_wait_held(fake, FAKE_SYNC, 1); /* On the witness. */
+    ubd_cache_flush_written(&disk->cache_flush, 0, SHARE + 1);
+    fake_wait_count(fake, FAKE_WAIT_WRITEOUT, 2); /* It asks as well. */
+    fake_unhold(fake, FAKE_SYNC);
+    ck_assert_int_eq(unit_join(&job), 0);
+    unit_close(disk, fake);
+}
+END_TEST
+
 /* A flush that takes until it is let go. */
 struct slow {
     sem_t begun, go_on;
@@ -273,6 +323,8 @@ main(void)
         flush_of_the_disk_that_failed_is_a_loss,
         report_of_what_lost_nothing_is_no_loss,
         success_is_answered_after_the_flush_that_runs,
+        durable_write_beside_a_flush_that_fails_is_written_again,
+        sync_and_flush_do_not_wait_for_each_other,
         write_out_waits_while_the_disk_has_too_much,
         what_a_sync_has_flushed_needs_no_other_flush,
         stop_lets_the_write_out_go,

@@ -22,6 +22,10 @@ static int answer; /* 0: it is cached. */
 static atomic_uint nr_rings;
 static unsigned rings_max = UINT_MAX; /* The host refuses more of them. */
 
+static bool has_no_workers; /* The kernel cannot make a thread for us. */
+
+int __wrap_io_uring_submit_and_wait(struct io_uring *ring, unsigned nr);
+int __real_io_uring_submit_and_wait(struct io_uring *ring, unsigned nr);
 int64_t __wrap_ubd_io_cached_read(const struct ubd_req *req);
 int __wrap_io_uring_queue_init(unsigned entries, struct io_uring *ring,
                                unsigned flags);
@@ -33,6 +37,17 @@ __wrap_ubd_io_cached_read(const struct ubd_req *req)
 {
     nr_cached_reads++;
     return answer < 0 ? answer : ubd_io_syscall(req);
+}
+
+int
+__wrap_io_uring_submit_and_wait(struct io_uring *ring, unsigned nr)
+{
+    const int r = __real_io_uring_submit_and_wait(ring, nr);
+    struct io_uring_cqe *cqe;
+
+    if (has_no_workers && io_uring_peek_cqe(ring, &cqe) == 0)
+        cqe->res = -ECANCELED;
+    return r;
 }
 
 int
@@ -178,6 +193,24 @@ START_TEST(more_threads_than_rings_are_all_served)
 }
 END_TEST
 
+/* Of a sync it would be taken for a loss. */
+START_TEST(request_for_which_the_kernel_has_no_thread_is_a_system_call)
+{
+    char path[64], buf[512] = "";
+    const int fd = unit_file(4096, path);
+    struct ubd_io *io = open_io(true);
+
+    has_no_workers = true;
+    answer = -EAGAIN;
+    ck_assert_int_eq(run(io, fd, UBD_OP_WRITE, buf, sizeof buf, 0), 0);
+    ck_assert_int_eq(run(io, fd, UBD_OP_READ, buf, sizeof buf, 0), 0);
+    ck_assert_int_eq(run(io, fd, UBD_OP_SYNC, NULL, 0, 0), 0);
+    ck_assert_int_eq(run(io, fd, UBD_OP_SYNC_PAGE, NULL, 0, 0), 0);
+    io->ops->close(io);
+    close(fd);
+}
+END_TEST
+
 struct waiter {
     pthread_t thread;
     struct ubd_io *io;
@@ -308,6 +341,7 @@ main(void)
         every_operation_does_what_the_system_call_does,
         failure_is_the_errno_of_the_system_call,
         more_threads_than_rings_are_all_served,
+        request_for_which_the_kernel_has_no_thread_is_a_system_call,
         no_more_rings_are_made_than_are_allowed,
         ring_is_made_when_none_is_idle,
         few_reads_ask_while_all_is_cached_and_all_after_a_miss,

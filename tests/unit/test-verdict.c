@@ -83,8 +83,9 @@ START_TEST(witness_is_kept_until_the_result_is_recorded)
     fake_wait_held(fake, FAKE_SYNC, 1);
     ck_assert_int_eq(ubd_write(disk, block, 4096, 4096, 0), 0);
     unit_start_flush(&second, disk);
-    fake_wait_held(fake, FAKE_SYNC, 2);
-    fake_unhold(fake, FAKE_SYNC); /* Both are on lanes that are stale. */
+    /* Both lanes have told their old news, and both ask the witness. */
+    fake_wait_count(fake, FAKE_WAIT_WRITEOUT, 2);
+    fake_unhold(fake, FAKE_SYNC);
     wait_verdict();
     unit_give_way(&second);
     atomic_store(&must_hold, false);
@@ -92,6 +93,26 @@ START_TEST(witness_is_kept_until_the_result_is_recorded)
     ck_assert_int_eq(unit_join(&second), -EIO);
     ck_assert_int_eq(ubd_loss(disk), EIO);
     unit_close(disk, fake);
+}
+END_TEST
+
+/* It is told to one call only, and that on a lane with old news of its own. */
+START_TEST(failed_device_flush_on_a_stale_lane_is_a_loss)
+{
+    for (unsigned i = 0; i < 2; i++) {
+        struct fake *fake = fake_new(64 * KIB);
+        struct ubd_disk *disk = unit_settled_disk(fake);
+
+        /* Harmless; with a report on every lane, or with none. */
+        fake_fault_once(fake, FAKE_DURABLE, i ? FAKE_FAIL : FAKE_LOSE, -EIO);
+        ck_assert_int_eq(ubd_write(disk, block, 4096, 0, UBD_FUA), -EIO);
+        ck_assert_int_eq(ubd_write(disk, block, 4096, 32 * KIB, 0), 0);
+        fake_fault_once(fake, FAKE_SYNC, FAKE_FAIL, -EIO);
+        ck_assert_int_eq(ubd_flush(disk), -EIO);
+        ck_assert_int_eq(ubd_loss(disk), EIO);
+        ck_assert_uint_eq(fake_count(fake, FAKE_SYNC), 2);
+        unit_close(disk, fake);
+    }
 }
 END_TEST
 
@@ -203,6 +224,7 @@ main(void)
     const TTest *const tests[] = {
         lane_is_kept_until_the_result_is_recorded,
         witness_is_kept_until_the_result_is_recorded,
+        failed_device_flush_on_a_stale_lane_is_a_loss,
         failed_device_flush_is_not_overruled_by_a_later_sync,
         good_fua_write_leaves_every_report_its_weight,
         failure_that_a_flush_was_told_of_with_nothing_at_stake_is_old_news,

@@ -71,6 +71,9 @@ START_TEST(piece_whose_start_brought_an_old_report_is_started_again)
     ck_assert_int_eq(ubd_write(disk, data, 4096, 8 * MIB, UBD_FUA), -ENOSPC);
     fake_hold(fake, FAKE_WAIT_WRITEOUT, FAKE_RUNNING);
     write_at(disk, 0, START);
+    /* First the lane of the sync that is to judge it is asked. */
+    fake_wait_held(fake, FAKE_WAIT_WRITEOUT, 1);
+    fake_release(fake, FAKE_WAIT_WRITEOUT, 0);
     fake_wait_held(fake, FAKE_WAIT_WRITEOUT, 1);
     ck_assert_uint_ge(fake_pieces(fake, FAKE_START_WRITEOUT, piece, 2), 2);
     ck_assert_uint_eq(piece[0].offset, piece[1].offset);
