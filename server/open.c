@@ -209,9 +209,9 @@ clamp(uint64_t value, uint64_t min, uint64_t max)
 static int
 start_cache_flush(struct ubd_disk *disk)
 {
+    const uint64_t most = clamp(disk->host.size / 8, SHARE_TINY, SHARE_MAX);
     const uint64_t share =
-        clamp(clamp(disk->dirty_limit / 4, SHARE_MIN, SHARE_MAX), 0,
-              disk->host.size / 8 + SHARE_TINY);
+        clamp(clamp(disk->dirty_limit / 4, SHARE_MIN, SHARE_MAX), 0, most);
     const struct ubd_cache_flush_config config = {
         .share = share,
         .limit = clamp(disk->dirty_limit, 2 * share, UINT64_MAX),

@@ -19,7 +19,7 @@ static const char data[MIB] = "some data";
 static void
 stream(struct ubd_disk *disk)
 {
-    for (uint64_t at = 0; at < SHARE + LIMIT; at += MIB)
+    for (uint64_t at = 0; at < SHARE + 2 * LIMIT; at += MIB)
         ck_assert_int_eq(ubd_write(disk, data, MIB, at, 0), 0);
 }
 
@@ -40,7 +40,7 @@ START_TEST(disk_is_flushed_each_time_a_share_is_written_out)
         fake_wait_count(fake, FAKE_SYNC_PAGE, n);
     }
     ck_assert_uint_le(fake_count(fake, FAKE_SYNC_PAGE),
-                      3 * (SHARE + LIMIT) / SHARE);
+                      3 * (SHARE + 2 * LIMIT) / SHARE);
     ck_assert_uint_ge(unit_counter(disk, UBD_COUNT_CACHE_FLUSHES), 3);
     /* It is no sync, and a flush needs one as before. */
     ck_assert_uint_eq(fake_count(fake, FAKE_SYNC), 0);
