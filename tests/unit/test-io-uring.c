@@ -17,7 +17,7 @@
 #define SKIP 77
 
 /* The linker puts these in the place of what the engine calls (meson.build). */
-static unsigned nr_cached_reads;
+static atomic_uint nr_cached_reads;
 static int answer; /* 0: it is cached. */
 static atomic_uint nr_rings;
 static unsigned rings_max = UINT_MAX; /* The host refuses more of them. */
@@ -35,7 +35,7 @@ int __real_io_uring_queue_init(unsigned entries, struct io_uring *ring,
 int64_t
 __wrap_ubd_io_cached_read(const struct ubd_req *req)
 {
-    nr_cached_reads++;
+    atomic_fetch_add(&nr_cached_reads, 1);
     return answer < 0 ? answer : ubd_io_syscall(req);
 }
 
@@ -296,10 +296,10 @@ count_asking(struct ubd_io *io, int fd, unsigned nr)
 {
     char buf[512];
 
-    nr_cached_reads = 0;
+    atomic_store(&nr_cached_reads, 0);
     for (unsigned i = 0; i < nr; i++)
         ck_assert_int_eq(run(io, fd, UBD_OP_READ, buf, sizeof buf, 0), 0);
-    return nr_cached_reads;
+    return atomic_load(&nr_cached_reads);
 }
 
 /* Hits are counted for each processor. */
