@@ -103,6 +103,67 @@ START_TEST(nothing_is_lost_when_many_threads_count)
 }
 END_TEST
 
+static void
+fill_shard(struct ubd_stats_shard *shard)
+{
+    for (unsigned k = 0; k < UBD_NR_KINDS; k++) {
+        shard->requests[k] = 1;
+        shard->bytes[k] = 2;
+        shard->fua[k] = 3;
+        shard->errors[k] = 4;
+    }
+    for (unsigned c = 0; c < UBD_NR_COUNTERS; c++)
+        shard->counter[c] = 5;
+    for (unsigned h = 0; h < UBD_NR_HISTOGRAMS; h++) {
+        for (unsigned b = 0; b < UBD_NR_BUCKETS; b++)
+            shard->histogram[h].bucket[b] = 6;
+        shard->histogram[h].sum_ns = 7;
+    }
+}
+
+/* Whichever processors this runs on. */
+START_TEST(sum_leaves_out_no_shard_and_no_value)
+{
+    struct ubd_stats_shards *shards = new_shards();
+    struct ubd_stats sum;
+
+    for (unsigned i = 0; i < UBD_NR_SHARDS; i++)
+        fill_shard(&shards->shard[i]);
+    ubd_stats_sum(shards, &sum);
+    free(shards);
+    for (unsigned k = 0; k < UBD_NR_KINDS; k++) {
+        ck_assert_uint_eq(sum.requests[k], 1 * UBD_NR_SHARDS);
+        ck_assert_uint_eq(sum.bytes[k], 2 * UBD_NR_SHARDS);
+        ck_assert_uint_eq(sum.fua[k], 3 * UBD_NR_SHARDS);
+        ck_assert_uint_eq(sum.errors[k], 4 * UBD_NR_SHARDS);
+    }
+    for (unsigned c = 0; c < UBD_NR_COUNTERS; c++)
+        ck_assert_uint_eq(sum.counter[c], 5 * UBD_NR_SHARDS);
+    for (unsigned h = 0; h < UBD_NR_HISTOGRAMS; h++) {
+        for (unsigned b = 0; b < UBD_NR_BUCKETS; b++)
+            ck_assert_uint_eq(sum.histogram[h].bucket[b], 6 * UBD_NR_SHARDS);
+        ck_assert_uint_eq(sum.histogram[h].sum_ns, 7 * UBD_NR_SHARDS);
+    }
+}
+END_TEST
+
+START_TEST(time_goes_to_its_own_histogram)
+{
+    for (unsigned h = 0; h < UBD_NR_HISTOGRAMS; h++) {
+        struct ubd_stats_shards *shards = new_shards();
+        struct ubd_stats sum;
+
+        ubd_stats_time(shards, h, 900);
+        ubd_stats_sum(shards, &sum);
+        free(shards);
+        for (unsigned i = 0; i < UBD_NR_HISTOGRAMS; i++) {
+            ck_assert_uint_eq(sum.histogram[i].bucket[0], i == h);
+            ck_assert_uint_eq(sum.histogram[i].sum_ns, i == h ? 900 : 0);
+        }
+    }
+}
+END_TEST
+
 START_TEST(disk_counts_its_requests_and_syncs)
 {
     static const char block[4096];
@@ -149,6 +210,8 @@ main(void)
         last_bucket_holds_everything_that_is_longer,
         request_is_counted_by_kind,
         nothing_is_lost_when_many_threads_count,
+        sum_leaves_out_no_shard_and_no_value,
+        time_goes_to_its_own_histogram,
         disk_counts_its_requests_and_syncs,
         NULL,
     };
