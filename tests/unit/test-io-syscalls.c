@@ -6,9 +6,109 @@
 
 #include <fcntl.h>
 #include <linux/falloc.h>
+#include <linux/fs.h>
+#include <stdarg.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <unistd.h>
+
+/* The linker puts these in the place of the calls (--wrap in meson.build); they
+ * note what they are asked for, and ask it.
+ */
+#define WRAP(type, name, ...)        \
+    type __real_##name(__VA_ARGS__); \
+    type __wrap_##name(__VA_ARGS__); \
+    type __wrap_##name(__VA_ARGS__)
+
+static struct {
+    const char *name;
+    uint64_t offset, len;
+    unsigned long flags;
+} asked; /* The last one. */
+
+static int nr_mapped;
+
+static void
+note(const char *name, uint64_t offset, uint64_t len, unsigned long flags)
+{
+    asked.name = name;
+    asked.offset = offset;
+    asked.len = len;
+    asked.flags = flags;
+}
+
+WRAP(ssize_t, preadv64v2, int fd, const struct iovec *iov, int nr, off_t offset,
+     int flags)
+{
+    note("preadv2", offset, iov->iov_len, flags);
+    return __real_preadv64v2(fd, iov, nr, offset, flags);
+}
+
+WRAP(ssize_t, pwritev64v2, int fd, const struct iovec *iov, int nr,
+     off_t offset, int flags)
+{
+    note("pwritev2", offset, iov->iov_len, flags);
+    return __real_pwritev64v2(fd, iov, nr, offset, flags);
+}
+
+WRAP(int, sync_file_range, int fd, off_t offset, off_t len, unsigned flags)
+{
+    note("sync_file_range", offset, len, flags);
+    return __real_sync_file_range(fd, offset, len, flags);
+}
+
+WRAP(int, posix_fadvise64, int fd, off_t offset, off_t len, int advice)
+{
+    note("posix_fadvise", offset, len, advice);
+    return __real_posix_fadvise64(fd, offset, len, advice);
+}
+
+WRAP(int, fdatasync, int fd)
+{
+    note("fdatasync", 0, 0, 0);
+    return __real_fdatasync(fd);
+}
+
+WRAP(void *, mmap64, void *at, size_t len, int prot, int flags, int fd,
+     off_t offset)
+{
+    void *map = __real_mmap64(at, len, prot, flags, fd, offset);
+
+    nr_mapped += map != MAP_FAILED;
+    asked.offset = offset;
+    return map;
+}
+
+WRAP(int, munmap, void *map, size_t len)
+{
+    nr_mapped--;
+    return __real_munmap(map, len);
+}
+
+WRAP(int, msync, void *map, size_t len, int flags)
+{
+    note("msync", asked.offset, len, flags);
+    return __real_msync(map, len, flags);
+}
+
+int __wrap_ioctl(int fd, unsigned long request, ...);
+
+int
+__wrap_ioctl(int fd, unsigned long request, ...) /* Of no file of ours. */
+{
+    va_list args;
+    const uint64_t *range;
+
+    va_start(args, request);
+    range = va_arg(args, const uint64_t *);
+    va_end(args);
+    note("ioctl", range[0], range[1], request);
+    errno = fd < 0 ? EBADF : ENOTTY;
+    return -1;
+}
 
 static struct ubd_io *
 open_io(void)
@@ -120,6 +220,69 @@ START_TEST(failure_is_the_errno_of_the_call)
 }
 END_TEST
 
+/* Whether the file can do it does not matter here. */
+static void
+check_asked(int64_t result, const char *name, uint64_t offset, uint64_t len,
+            unsigned long flags)
+{
+    ck_assert_int_le(result, 8192);
+    ck_assert_ptr_nonnull(asked.name);
+    ck_assert_str_eq(asked.name, name);
+    ck_assert_uint_eq(asked.offset, offset);
+    ck_assert_uint_eq(asked.len, len);
+    ck_assert_uint_eq(asked.flags, flags);
+    note(NULL, 0, 0, 0);
+}
+
+START_TEST(every_request_is_the_call_that_does_it)
+{
+    char path[64], buf[8192] = "";
+    const int fd = unit_file(64 * KIB, path);
+    struct ubd_req req = {.fd = fd, .buf = buf, .offset = 4096, .len = 8192};
+
+    req.op = UBD_OP_READ;
+    check_asked(ubd_io_cached_read(&req), "preadv2", 4096, 8192, RWF_NOWAIT);
+    req.op = UBD_OP_WRITE;
+    req.is_durable = true;
+    check_asked(ubd_io_syscall(&req), "pwritev2", 4096, 8192, RWF_DSYNC);
+    req.op = UBD_OP_SYNC;
+    check_asked(ubd_io_syscall(&req), "fdatasync", 0, 0, 0);
+    req.op = UBD_OP_ZEROOUT;
+    check_asked(ubd_io_syscall(&req), "ioctl", 4096, 8192, BLKZEROOUT);
+    req.op = UBD_OP_DISCARD;
+    check_asked(ubd_io_syscall(&req), "ioctl", 4096, 8192, BLKDISCARD);
+    req.op = UBD_OP_START_WRITEOUT;
+    check_asked(ubd_io_syscall(&req), "sync_file_range", 4096, 8192,
+                SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE);
+    req.op = UBD_OP_WAIT_WRITEOUT;
+    req.mode = UBD_WAIT_WRITEOUT_FLAGS;
+    check_asked(ubd_io_syscall(&req), "sync_file_range", 4096, 8192,
+                SYNC_FILE_RANGE_WAIT_BEFORE);
+    req.op = UBD_OP_PREFETCH;
+    check_asked(ubd_io_syscall(&req), "posix_fadvise", 4096, 8192,
+                POSIX_FADV_WILLNEED);
+    req.op = UBD_OP_EVICT;
+    check_asked(ubd_io_syscall(&req), "posix_fadvise", 4096, 8192,
+                POSIX_FADV_DONTNEED);
+    close(fd);
+}
+END_TEST
+
+START_TEST(sync_of_a_page_is_of_that_page_and_leaves_no_mapping)
+{
+    const long page = sysconf(_SC_PAGESIZE);
+    char path[64];
+    const int fd = unit_file(4 * page, path);
+    const struct ubd_req req = {
+        .op = UBD_OP_SYNC_PAGE, .fd = fd, .offset = 2 * page + 100};
+
+    nr_mapped = 0;
+    check_asked(ubd_io_syscall(&req), "msync", 2 * page, page, MS_SYNC);
+    ck_assert_int_eq(nr_mapped, 0);
+    close(fd);
+}
+END_TEST
+
 /* An io that moves no bytes and notes what it was asked for. */
 struct counting_io {
     struct ubd_io io;
@@ -168,6 +331,82 @@ START_TEST(request_without_a_transfer_is_made_once_in_full)
 }
 END_TEST
 
+/* An io whose first attempt fails. */
+struct failing_io {
+    struct ubd_io io;
+    int error;
+    unsigned nr;
+};
+
+static int64_t
+fail_first_attempt(struct ubd_io *io, const struct ubd_req *req)
+{
+    struct failing_io *f = (struct failing_io *)io;
+
+    return f->nr++ == 0 ? -f->error : (int64_t)req->len;
+}
+
+struct failing_case {
+    enum ubd_op op;
+    bool is_durable;
+};
+
+/* What a request comes to whose first attempt fails with @error. */
+static int
+run_failing(const struct failing_case *what, int error, unsigned *ret_nr)
+{
+    static const struct ubd_io_ops ops = {.attempt = fail_first_attempt};
+    struct failing_io f = {.io.ops = &ops, .error = error};
+    const struct ubd_req req = {
+        .op = what->op, .len = 4096, .is_durable = what->is_durable};
+    const int r = ubd_io_run(&f.io, &req);
+
+    *ret_nr = f.nr;
+    return r;
+}
+
+START_TEST(what_may_report_a_loss_is_asked_once_whatever_its_errno)
+{
+    static const struct failing_case cases[] = {
+        {UBD_OP_SYNC,          false},
+        {UBD_OP_SYNC_PAGE,     false},
+        {UBD_OP_WAIT_WRITEOUT, false},
+        {UBD_OP_WRITE,         true },
+    };
+    unsigned nr;
+
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        ck_assert_int_eq(run_failing(&cases[i], EAGAIN, &nr), -EIO);
+        ck_assert_uint_eq(nr, 1);
+        ck_assert_int_eq(run_failing(&cases[i], EINTR, &nr), -EIO);
+        ck_assert_uint_eq(nr, 1);
+        ck_assert_int_eq(run_failing(&cases[i], ENOSPC, &nr), -ENOSPC);
+        ck_assert_uint_eq(nr, 1);
+    }
+}
+END_TEST
+
+START_TEST(what_reports_no_loss_is_asked_again_if_interrupted)
+{
+    static const struct failing_case cases[] = {
+        {UBD_OP_READ,           false},
+        {UBD_OP_WRITE,          false},
+        {UBD_OP_ALLOCATE,       false},
+        {UBD_OP_START_WRITEOUT, false},
+    };
+    unsigned nr;
+
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        ck_assert_int_eq(run_failing(&cases[i], EAGAIN, &nr), 0);
+        ck_assert_uint_eq(nr, 2);
+        ck_assert_int_eq(run_failing(&cases[i], EINTR, &nr), 0);
+        ck_assert_uint_eq(nr, 2);
+        ck_assert_int_eq(run_failing(&cases[i], EIO, &nr), -EIO);
+        ck_assert_uint_eq(nr, 1);
+    }
+}
+END_TEST
+
 int
 main(void)
 {
@@ -177,8 +416,12 @@ main(void)
         durable_write_reaches_the_file,
         hole_is_punched_and_the_length_kept,
         failure_is_the_errno_of_the_call,
+        every_request_is_the_call_that_does_it,
+        sync_of_a_page_is_of_that_page_and_leaves_no_mapping,
         no_transfer_is_larger_than_linux_can_do,
         request_without_a_transfer_is_made_once_in_full,
+        what_may_report_a_loss_is_asked_once_whatever_its_errno,
+        what_reports_no_loss_is_asked_again_if_interrupted,
         NULL,
     };
 
