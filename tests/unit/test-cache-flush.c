@@ -181,6 +181,21 @@ START_TEST(sync_and_flush_do_not_wait_for_each_other)
     unit_close(disk, fake);
 }
 END_TEST
+/* The linker puts this in the place of pthread_create (meson.build). */
+int __real_pthread_create(pthread_t *thread, const pthread_attr_t *attr,
+                          void *(*run)(void *), void *opaque);
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr,
+                          void *(*run)(void *), void *opaque);
+
+static bool has_no_threads;
+
+int
+__wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr,
+                      void *(*run)(void *), void *opaque)
+{
+    return has_no_threads ? EAGAIN
+                          : __real_pthread_create(thread, attr, run, opaque);
+}
 
 /* A flush that takes until it is let go. */
 struct slow {
@@ -212,6 +227,20 @@ start_slow(struct ubd_cache_flush *c, struct slow *slow)
     sem_init(&slow->go_on, 0, 0);
     ck_assert_int_eq(ubd_cache_flush_start(c, &config), 0);
 }
+
+START_TEST(thread_that_cannot_be_made_is_an_error_and_leaves_it_off)
+{
+    const struct ubd_cache_flush_config config = {.share = 10, .limit = 20};
+    struct ubd_cache_flush c;
+
+    has_no_threads = true;
+    ck_assert_int_eq(ubd_cache_flush_start(&c, &config), -EAGAIN);
+    ck_assert(!c.is_on);
+    ubd_cache_flush_written(&c, 0, 100); /* Nobody would let it go. */
+    ubd_cache_flush_stop(&c);
+    ubd_cache_flush_destroy(&c);
+}
+END_TEST
 
 static void
 wait_begun(struct slow *slow)
@@ -278,8 +307,10 @@ START_TEST(what_a_sync_has_flushed_needs_no_other_flush)
     start_slow(&c, &slow);
     ubd_cache_flush_written(&c, 0, 8);
     mark = ubd_cache_flush_mark(&c);
+    ck_assert_uint_eq(mark, 8);
     ubd_cache_flush_written(&c, 0, 1); /* After the sync was submitted. */
     ubd_cache_flush_synced(&c, mark);
+    ck_assert_uint_eq(c.flushed_bytes, 8);
     ubd_cache_flush_written(&c, 0, 8);
     for (unsigned i = 0; i < 1000; i++)
         sched_yield();
@@ -287,6 +318,27 @@ START_TEST(what_a_sync_has_flushed_needs_no_other_flush)
     ubd_cache_flush_written(&c, 0, 1);
     wait_begun(&slow);
     sem_post(&slow.go_on);
+    ubd_cache_flush_stop(&c);
+    ubd_cache_flush_destroy(&c);
+}
+END_TEST
+
+/* It was submitted before the flush began, and has ended after it. */
+START_TEST(sync_that_is_older_than_a_flush_takes_nothing_back)
+{
+    struct ubd_cache_flush c;
+    struct slow slow;
+    uint64_t mark;
+
+    start_slow(&c, &slow);
+    ubd_cache_flush_written(&c, 0, 8);
+    mark = ubd_cache_flush_mark(&c);
+    ubd_cache_flush_written(&c, 0, 2);
+    wait_begun(&slow);
+    sem_post(&slow.go_on);
+    ubd_cache_flush_settle(&c);
+    ubd_cache_flush_synced(&c, mark);
+    ck_assert_uint_eq(c.flushed_bytes, 10);
     ubd_cache_flush_stop(&c);
     ubd_cache_flush_destroy(&c);
 }
@@ -311,6 +363,55 @@ START_TEST(stop_lets_the_write_out_go)
     ubd_cache_flush_written(&c, 0, 100);
     ubd_cache_flush_settle(&c);
     ubd_cache_flush_destroy(&c);
+    ck_assert(!c.is_on);
+}
+END_TEST
+
+/* There is more than the limit, and less than a flush is made for. */
+START_TEST(stop_lets_the_write_out_go_also_if_no_flush_will)
+{
+    const struct ubd_cache_flush_config config = {.share = 100, .limit = 20};
+    struct ubd_cache_flush c;
+    struct writer w;
+
+    ck_assert_int_eq(ubd_cache_flush_start(&c, &config), 0);
+    ubd_cache_flush_written(&c, 0, 20); /* Not above the limit. */
+    start_writer(&w, &c);
+    while (ubd_cache_flush_mark(&c) < 35) /* Then it waits. */
+        sched_yield();
+    ck_assert(!atomic_load(&w.has_ended));
+    ubd_cache_flush_stop(&c);
+    pthread_join(w.thread, NULL);
+    ubd_cache_flush_destroy(&c);
+}
+END_TEST
+
+static void *
+stop(void *opaque)
+{
+    struct writer *w = opaque;
+
+    ubd_cache_flush_stop(w->c);
+    atomic_store(&w->has_ended, true);
+    return NULL;
+}
+
+START_TEST(stop_waits_for_the_flush_that_runs)
+{
+    struct ubd_cache_flush c;
+    struct writer stopper = {.c = &c};
+    struct slow slow;
+
+    start_slow(&c, &slow);
+    ubd_cache_flush_written(&c, 0, 10);
+    wait_begun(&slow);
+    ck_assert_int_eq(pthread_create(&stopper.thread, NULL, stop, &stopper), 0);
+    for (unsigned i = 0; i < 1000; i++)
+        sched_yield();
+    ck_assert(!atomic_load(&stopper.has_ended));
+    sem_post(&slow.go_on);
+    pthread_join(stopper.thread, NULL);
+    ubd_cache_flush_destroy(&c);
 }
 END_TEST
 
@@ -327,7 +428,11 @@ main(void)
         sync_and_flush_do_not_wait_for_each_other,
         write_out_waits_while_the_disk_has_too_much,
         what_a_sync_has_flushed_needs_no_other_flush,
+        sync_that_is_older_than_a_flush_takes_nothing_back,
         stop_lets_the_write_out_go,
+        stop_lets_the_write_out_go_also_if_no_flush_will,
+        stop_waits_for_the_flush_that_runs,
+        thread_that_cannot_be_made_is_an_error_and_leaves_it_off,
         NULL,
     };
 
