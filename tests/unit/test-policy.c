@@ -29,6 +29,15 @@ START_TEST(every_mode_promises_what_its_name_says)
 }
 END_TEST
 
+/* With the others either nothing stays dirty or nothing is ever synced. */
+START_TEST(only_barrier_bounds_what_is_dirty)
+{
+    ck_assert_int_eq(find("barrier")->dirty_limit, 256 * 1024 * KIB);
+    ck_assert_int_eq(find("osync")->dirty_limit, 0);
+    ck_assert_int_eq(find("unsafe")->dirty_limit, 0);
+}
+END_TEST
+
 START_TEST(mode_that_is_not_named_is_barrier)
 {
     bool direct;
@@ -91,6 +100,20 @@ START_TEST(every_mode_says_what_survives)
 }
 END_TEST
 
+static void
+check_says(const char *name, const char *words)
+{
+    ck_assert_ptr_nonnull(strstr(find(name)->survives, words));
+}
+
+START_TEST(what_survives_is_said_of_the_right_mode)
+{
+    check_says("barrier", "flushed or written with FUA survives a power cut");
+    check_says("osync", "every acknowledged write survives");
+    check_says("unsafe", "can lose or corrupt everything");
+}
+END_TEST
+
 START_TEST(disk_says_which_mode_it_is_in)
 {
     for (unsigned i = 0; ubd_mode_name(i); i++) {
@@ -110,10 +133,12 @@ main(void)
 {
     const TTest *const tests[] = {
         every_mode_promises_what_its_name_says,
+        only_barrier_bounds_what_is_dirty,
         mode_that_is_not_named_is_barrier,
         name_of_qemu_means_what_qemu_means,
         unknown_mode_is_not_found,
         every_mode_says_what_survives,
+        what_survives_is_said_of_the_right_mode,
         disk_says_which_mode_it_is_in,
         NULL,
     };
