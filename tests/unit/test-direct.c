@@ -5,6 +5,7 @@
  */
 #include "unit.h"
 
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -125,15 +126,18 @@ END_TEST
 
 START_TEST(durable_write_over_the_last_whole_block_is_durable_to_its_end)
 {
-    struct fake *fake = fake_new(8292);
-    struct ubd_disk *disk = unit_direct_disk(fake, "barrier", 4096, 512);
     char data[4196];
 
     memset(data, 'x', sizeof data);
-    ck_assert_int_eq(ubd_write(disk, data, sizeof data, 4096, UBD_FUA), 0);
-    fake_cut(fake, 0);
-    ck_assert_mem_eq(fake->stable + 4096, data, sizeof data);
-    unit_close(disk, fake);
+    for (uint64_t seed = 0; seed < 16; seed++) { /* One may keep all. */
+        struct fake *fake = fake_new(8292);
+        struct ubd_disk *disk = unit_direct_disk(fake, "barrier", 4096, 512);
+
+        ck_assert_int_eq(ubd_write(disk, data, sizeof data, 4096, UBD_FUA), 0);
+        fake_cut(fake, seed);
+        ck_assert_mem_eq(fake->stable + 4096, data, sizeof data);
+        unit_close(disk, fake);
+    }
 }
 END_TEST
 
@@ -178,11 +182,16 @@ START_TEST(failed_read_of_the_rest_of_a_block_fails_the_write)
 {
     struct fake *fake = fake_new(64 * KIB);
     struct ubd_disk *disk = unit_direct_disk(fake, "barrier", 4096, 512);
+    static const char data[8192];
 
     fake_fault_once(fake, FAKE_READ, FAKE_FAIL, -EIO);
     ck_assert_int_eq(ubd_write(disk, "x", 1, 100, 0), -EIO);
     ck_assert_uint_eq(fake_count(fake, FAKE_WRITE), 0);
     ck_assert_int_eq(ubd_write(disk, "x", 1, 100, 0), 0); /* Not locked. */
+    /* The first block fails, the last one does not. */
+    fake_fault_once(fake, FAKE_READ, FAKE_FAIL, -EIO);
+    ck_assert_int_eq(ubd_write(disk, data, sizeof data, 100, 0), -EIO);
+    ck_assert_uint_eq(fake_count(fake, FAKE_WRITE), 1);
     unit_close(disk, fake);
 }
 END_TEST
@@ -284,6 +293,243 @@ START_TEST(block_is_not_changed_between_its_read_and_its_write)
 }
 END_TEST
 
+/* As soon as it is written, so that no direct write meets it dirty. */
+START_TEST(piece_behind_the_last_whole_block_is_written_at_once)
+{
+    static const struct {
+        const char *cache;
+        unsigned nr_durable;
+    } modes[] = {
+        {"barrier", 1},
+        {"osync",   1},
+        {"unsafe",  0},
+    };
+
+    for (unsigned i = 0; i < 3; i++) {
+        struct fake *fake = fake_new(4196);
+        struct ubd_disk *disk =
+            unit_direct_disk(fake, modes[i].cache, 4096, 512);
+
+        ck_assert_int_eq(ubd_write(disk, "x", 1, 4100, 0), 0);
+        ck_assert_uint_eq(fake_count(fake, FAKE_DURABLE), modes[i].nr_durable);
+        ck_assert_uint_eq(fake_count(fake, FAKE_WRITE),
+                          1 - modes[i].nr_durable);
+        unit_close(disk, fake);
+    }
+}
+END_TEST
+
+START_TEST(failed_write_of_that_piece_is_asked_again_once)
+{
+    struct fake *fake = fake_new(4196);
+    struct ubd_disk *disk = unit_direct_disk(fake, "barrier", 4096, 512);
+
+    fake_fault_once(fake, FAKE_DURABLE, FAKE_FAIL, -EIO);
+    ck_assert_int_eq(ubd_write(disk, "x", 1, 4100, 0), 0);
+    ck_assert_uint_eq(fake_count(fake, FAKE_DURABLE), 2);
+    fake_fault(fake, FAKE_DURABLE, FAKE_FAIL, -EIO);
+    ck_assert_int_eq(ubd_write(disk, "x", 1, 4100, 0), -EIO);
+    ck_assert_uint_eq(fake_count(fake, FAKE_DURABLE), 4);
+    unit_close(disk, fake);
+}
+END_TEST
+
+START_TEST(piece_is_not_touched_if_the_blocks_before_it_failed)
+{
+    struct fake *fake = fake_new(8292);
+    struct ubd_disk *disk = unit_direct_disk(fake, "barrier", 4096, 512);
+    char buf[4196] = "";
+
+    fake_fault_once(fake, FAKE_READ, FAKE_FAIL, -EIO);
+    ck_assert_int_eq(ubd_read(disk, buf, sizeof buf, 4096), -EIO);
+    fake_fault_once(fake, FAKE_WRITE, FAKE_FAIL, -ENOSPC);
+    ck_assert_int_eq(ubd_write(disk, buf, sizeof buf, 4096, 0), -ENOSPC);
+    ck_assert_uint_eq(fake_count(fake, FAKE_READ), 1);
+    ck_assert_uint_eq(fake_count(fake, FAKE_DURABLE), 0);
+    unit_close(disk, fake);
+}
+END_TEST
+
+START_TEST(failed_piece_of_a_long_request_ends_it)
+{
+    struct fake *fake = fake_new(4 * UBD_BOUNCE_SIZE);
+    struct ubd_disk *disk = unit_direct_disk(fake, "barrier", 4096, 512);
+    char *memory = aligned_alloc(4096, 3 * UBD_BOUNCE_SIZE);
+
+    memset(memory, 'x', 3 * UBD_BOUNCE_SIZE);
+    fake_fault_once(fake, FAKE_READ, FAKE_FAIL, -EIO);
+    ck_assert_int_eq(ubd_read(disk, memory + 1, 2 * UBD_BOUNCE_SIZE, 0), -EIO);
+    ck_assert_uint_eq(fake_count(fake, FAKE_READ), 1);
+    fake_fault_once(fake, FAKE_WRITE, FAKE_FAIL, -ENOSPC);
+    ck_assert_int_eq(ubd_write(disk, memory + 1, 2 * UBD_BOUNCE_SIZE, 0, 0),
+                     -ENOSPC);
+    ck_assert_uint_eq(fake_count(fake, FAKE_WRITE), 1);
+    free(memory);
+    unit_close(disk, fake);
+}
+END_TEST
+
+static void
+check_range(const struct ubd_disk *disk, uint64_t len, uint64_t offset,
+            uint64_t start, uint64_t end, bool is_exclusive)
+{
+    const struct ubd_range range = ubd_direct_range(disk, len, offset);
+
+    ck_assert_uint_eq(range.start, start);
+    ck_assert_uint_ge(range.end, offset + len);
+    ck_assert_uint_le(range.end, end);
+    ck_assert(range.is_exclusive == is_exclusive);
+}
+
+START_TEST(change_has_to_itself_what_another_one_must_not_touch)
+{
+    const uint64_t folio = 2048 * KIB;
+    struct fake *fake = fake_new(3 * folio + 100);
+    struct ubd_disk *disk = unit_direct_disk(fake, "barrier", 4096, 512);
+    const uint64_t size = disk->host.size;
+    const uint64_t end = ubd_direct_range(disk, 1, size - 1).end;
+
+    ck_assert_uint_ge(end, size);
+    check_range(disk, 8192, 4096, 4096, 12288, false);
+    check_range(disk, 1, 5000, 4096, 8192, true);
+    check_range(disk, 4096, 4097, 4096, 12288, true);
+    /* The last whole blocks, which a direct write may take. */
+    check_range(disk, 4096, 3 * folio - 4096, 3 * folio - 4096, 3 * folio,
+                false);
+    check_range(disk, 4096 + 100, 3 * folio - 4096, 3 * folio - 4096, end,
+                true);
+    unit_close(disk, fake);
+
+    fake = fake_new(3 * folio - 4096 + 100); /* In the folio of blocks. */
+    disk = unit_direct_disk(fake, "barrier", 4096, 512);
+    check_range(disk, 1, 3 * folio - 4096, 2 * folio, 3 * folio, true);
+    unit_close(disk, fake);
+}
+END_TEST
+
+/* An io that passes on what it is given, and notes if that is direct. */
+struct noting_io {
+    struct ubd_io io;
+    struct ubd_io *next;
+    unsigned nr_direct, nr_cached;
+    uint64_t largest;
+};
+
+static int64_t
+note_attempt(struct ubd_io *io, const struct ubd_req *req)
+{
+    struct noting_io *n = (struct noting_io *)io;
+
+    ++*(req->is_direct ? &n->nr_direct : &n->nr_cached);
+    if (req->len > n->largest)
+        n->largest = req->len;
+    return n->next->ops->attempt(n->next, req);
+}
+
+START_TEST(only_what_lies_behind_the_last_whole_block_is_not_direct)
+{
+    static const struct ubd_io_ops ops = {.attempt = note_attempt};
+    struct fake *fake = fake_new(8292);
+    struct ubd_disk *disk = unit_direct_disk(fake, "barrier", 4096, 512);
+    struct noting_io n = {.io.ops = &ops, .next = disk->io};
+    char *buf = aligned_alloc(4096, 8192);
+
+    memset(buf, 'x', 8192);
+    disk->io = &n.io;
+    ck_assert_int_eq(ubd_read(disk, buf, 4096, 0), 0);
+    ck_assert_int_eq(ubd_read(disk, buf, 10, 10), 0);
+    ck_assert_int_eq(ubd_write(disk, buf, 4096, 0, 0), 0);
+    ck_assert_int_eq(ubd_write(disk, buf, 4096, 0, UBD_FUA), 0);
+    ck_assert_uint_eq(n.nr_direct, 4);
+    ck_assert_uint_eq(n.nr_cached, 0);
+    ck_assert_int_eq(ubd_read(disk, buf, 100, 8192), 0);
+    ck_assert_int_eq(ubd_write(disk, buf, 100, 8192, 0), 0);
+    ck_assert_uint_eq(n.nr_direct, 4);
+    ck_assert_uint_eq(n.nr_cached, 2);
+    disk->io = n.next;
+    free(buf);
+    unit_close(disk, fake);
+}
+END_TEST
+
+START_TEST(no_transfer_is_larger_than_the_buffer_that_it_is_copied_through)
+{
+    static const struct ubd_io_ops ops = {.attempt = note_attempt};
+    struct fake *fake = fake_new(3 * UBD_BOUNCE_SIZE);
+    struct ubd_disk *disk = unit_direct_disk(fake, "barrier", 4096, 512);
+    struct noting_io n = {.io.ops = &ops, .next = disk->io};
+    char *buf = calloc(2, UBD_BOUNCE_SIZE);
+
+    disk->io = &n.io;
+    ck_assert_int_eq(ubd_read(disk, buf, 2 * UBD_BOUNCE_SIZE, 100), 0);
+    ck_assert_uint_eq(n.largest, UBD_BOUNCE_SIZE);
+    n.largest = 0;
+    ck_assert_int_eq(ubd_write(disk, buf, 2 * UBD_BOUNCE_SIZE, 100, 0), 0);
+    ck_assert_uint_eq(n.largest, UBD_BOUNCE_SIZE);
+    disk->io = n.next;
+    free(buf);
+    unit_close(disk, fake);
+}
+END_TEST
+
+struct reader {
+    struct ubd_disk *disk;
+    atomic_bool has_ended;
+};
+
+static void *
+read_piece(void *opaque)
+{
+    struct reader *reader = opaque;
+    char buf[10];
+
+    ck_assert_int_eq(ubd_read(reader->disk, buf, sizeof buf, 8200), 0);
+    reader->has_ended = true;
+    return NULL;
+}
+
+START_TEST(read_of_that_piece_waits_for_who_changes_the_folio)
+{
+    struct fake *fake = fake_new(8292);
+    struct ubd_disk *disk = unit_direct_disk(fake, "barrier", 4096, 512);
+    struct ubd_range range = ubd_direct_range(disk, 4096, 0);
+    struct reader reader = {.disk = disk};
+    pthread_t thread;
+
+    ubd_range_lock(&disk->ranges, &range);
+    ck_assert_int_eq(pthread_create(&thread, NULL, read_piece, &reader), 0);
+    for (unsigned i = 0; i < 2000 && !reader.has_ended; i++)
+        sched_yield();
+    ck_assert_uint_eq(fake_count(fake, FAKE_READ), 0);
+    ubd_range_unlock(&disk->ranges, &range);
+    ck_assert_int_eq(pthread_join(thread, NULL), 0);
+    ck_assert_uint_eq(fake_count(fake, FAKE_READ), 1);
+    unit_close(disk, fake);
+}
+END_TEST
+
+START_TEST(more_buffers_in_use_than_are_kept_are_given_back)
+{
+    enum { NR = UBD_BOUNCE_KEPT + 2 };
+    struct fake *fake = fake_new(NR * 4096);
+    struct ubd_disk *disk = unit_direct_disk(fake, "barrier", 4096, 512);
+    struct unit_job job[NR];
+
+    fake_hold(fake, FAKE_READ, FAKE_RUNNING);
+    for (unsigned i = 0; i < NR; i++)
+        unit_start(&job[i], disk, UBD_KIND_WRITE, "x", 1, i * 4096, 0);
+    fake_wait_held(fake, FAKE_READ, NR);
+    fake_unhold(fake, FAKE_READ);
+    for (unsigned i = 0; i < NR; i++)
+        ck_assert_int_eq(unit_join(&job[i]), 0);
+    ck_assert_uint_eq(disk->bounce.nr_kept, UBD_BOUNCE_KEPT);
+    for (unsigned i = 0; i < UBD_BOUNCE_KEPT; i++)
+        for (unsigned k = 0; k < i; k++)
+            ck_assert_ptr_ne(disk->bounce.kept[i], disk->bounce.kept[k]);
+    unit_close(disk, fake);
+}
+END_TEST
+
 int
 main(void)
 {
@@ -296,6 +542,15 @@ main(void)
         failed_read_of_the_rest_of_a_block_fails_the_write,
         concurrent_neighbours_in_one_block_all_survive,
         block_is_not_changed_between_its_read_and_its_write,
+        piece_behind_the_last_whole_block_is_written_at_once,
+        failed_write_of_that_piece_is_asked_again_once,
+        piece_is_not_touched_if_the_blocks_before_it_failed,
+        failed_piece_of_a_long_request_ends_it,
+        change_has_to_itself_what_another_one_must_not_touch,
+        only_what_lies_behind_the_last_whole_block_is_not_direct,
+        no_transfer_is_larger_than_the_buffer_that_it_is_copied_through,
+        read_of_that_piece_waits_for_who_changes_the_folio,
+        more_buffers_in_use_than_are_kept_are_given_back,
         NULL,
     };
 
