@@ -181,6 +181,7 @@ START_TEST(sync_and_flush_do_not_wait_for_each_other)
     unit_close(disk, fake);
 }
 END_TEST
+
 /* The linker puts this in the place of pthread_create (meson.build). */
 int __real_pthread_create(pthread_t *thread, const pthread_attr_t *attr,
                           void *(*run)(void *), void *opaque);
