@@ -126,6 +126,28 @@ fake_release(struct fake *fake, enum fake_kind kind, unsigned nth)
 }
 
 unsigned
+fake_dirty(struct fake *fake)
+{
+    unsigned nr;
+
+    pthread_mutex_lock(&fake->lock);
+    nr = fake->nr_dirty;
+    pthread_mutex_unlock(&fake->lock);
+    return nr;
+}
+
+unsigned
+fake_dirty_max(struct fake *fake)
+{
+    unsigned nr;
+
+    pthread_mutex_lock(&fake->lock);
+    nr = fake->nr_dirty_max;
+    pthread_mutex_unlock(&fake->lock);
+    return nr;
+}
+
+unsigned
 fake_count(struct fake *fake, enum fake_kind kind)
 {
     unsigned count;

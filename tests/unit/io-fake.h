@@ -166,6 +166,10 @@ unsigned fake_count(struct fake *fake, enum fake_kind kind);
 /* Wait until there have been @nr attempts. */
 void fake_wait_count(struct fake *fake, enum fake_kind kind, unsigned nr);
 
+/* Pages that are not clean, now and at most. */
+unsigned fake_dirty(struct fake *fake);
+unsigned fake_dirty_max(struct fake *fake);
+
 /* What was asked of the write-out, oldest first; returns how many, at most
  * @max.
  */

@@ -54,7 +54,7 @@ START_TEST(what_became_dirty_again_and_stays_is_left_for_the_next_round)
     while (ubd_writeback_dirty(&disk->writeback) > PAGE)
         sched_yield();
     ubd_writeback_stop(&disk->writeback);
-    ck_assert_uint_eq(fake->nr_dirty, 1);
+    ck_assert_uint_eq(fake_dirty(fake), 1);
     unit_close(disk, fake);
 }
 END_TEST

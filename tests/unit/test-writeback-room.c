@@ -30,7 +30,7 @@ rewrite_then_stream(uint64_t limit, bool evict, unsigned nr, unsigned step,
             fake_write_back(fake); /* Else its list of changes gets long. */
     }
     ck_assert_int_eq(ubd_write(disk, data, len, 15 * MIB, 0), 0);
-    ck_assert_uint_le(fake->nr_dirty_max * PAGE, limit + len);
+    ck_assert_uint_le(fake_dirty_max(fake) * PAGE, limit + len);
     unit_close(disk, fake);
 }
 
@@ -89,7 +89,7 @@ START_TEST(limit_holds_where_write_out_is_refused_once)
     fake_script(fake, refuse);
     for (unsigned i = 0; i < 8; i++)
         ck_assert_int_eq(ubd_write(disk, data, MIB, i * MIB, 0), 0);
-    ck_assert_uint_le(fake->nr_dirty_max * PAGE, MIB);
+    ck_assert_uint_le(fake_dirty_max(fake) * PAGE, MIB);
     unit_close(disk, fake);
 }
 END_TEST

@@ -108,7 +108,7 @@ START_TEST(writer_that_would_pass_the_limit_waits_until_there_is_room)
     fake_unhold(fake, FAKE_WAIT_WRITEOUT);
     ck_assert_int_eq(unit_join(&job), 0);
     ck_assert_uint_gt(stats_of(disk).throttle_ns, 0);
-    ck_assert_uint_le(fake->nr_dirty_max * PAGE, SMALL);
+    ck_assert_uint_le(fake_dirty_max(fake) * PAGE, SMALL);
     ck_assert_mem_eq(fake->cache, data, 4 * MIB);
     unit_close(disk, fake);
 }
@@ -166,7 +166,7 @@ START_TEST(no_more_than_the_limit_and_what_is_under_way_is_ever_dirty)
         ck_assert_int_eq(pthread_join(writer[i].thread, NULL), 0);
     ck_assert_uint_le(stats_of(disk).dirty_bytes_max, most);
     ck_assert_uint_ge(stats_of(disk).dirty_bytes_max, EARLY * PAGE);
-    ck_assert_uint_le(fake->nr_dirty_max * PAGE, most);
+    ck_assert_uint_le(fake_dirty_max(fake) * PAGE, most);
     ck_assert_int_eq(ubd_flush(disk), 0);
     ck_assert_int_eq(memcmp(fake->stable, fake->cache, SIZE), 0);
     unit_close(disk, fake);
@@ -506,7 +506,7 @@ START_TEST(unsafe_with_a_limit_writes_out_and_never_syncs)
     ck_assert_int_eq(ubd_flush(disk), 0);
     ck_assert_uint_eq(fake_count(fake, FAKE_SYNC), 0);
     ck_assert_uint_eq(fake_count(fake, FAKE_DURABLE), 0);
-    ck_assert_uint_le(fake->nr_dirty_max * PAGE, SMALL);
+    ck_assert_uint_le(fake_dirty_max(fake) * PAGE, SMALL);
     unit_close(disk, fake);
 }
 END_TEST
