@@ -315,9 +315,9 @@ find_loss(struct ubd_disk *disk, struct ubd_lane *lane, int error)
 
 #define DURABLE_TRIES 4
 
-/* A durable write.  A flush of the disk that has failed meanwhile may
- * have cost what this write had left in the disk's cache, and its own flush
- * found nothing, even if nothing acknowledged was lost: then once more.
+/* A durable write.  A flush of the disk that has failed meanwhile may have cost
+ * what this write had left in the disk's cache, and its own flush found
+ * nothing, even if nothing acknowledged was lost: then once more.
  */
 static int
 write_undisturbed(struct ubd_disk *disk, const struct ubd_req *req)

@@ -125,37 +125,33 @@ fake_release(struct fake *fake, enum fake_kind kind, unsigned nth)
     pthread_mutex_unlock(&fake->lock);
 }
 
+static unsigned
+read_locked(struct fake *fake, const unsigned *value)
+{
+    unsigned copy;
+
+    pthread_mutex_lock(&fake->lock);
+    copy = *value;
+    pthread_mutex_unlock(&fake->lock);
+    return copy;
+}
+
 unsigned
 fake_dirty(struct fake *fake)
 {
-    unsigned nr;
-
-    pthread_mutex_lock(&fake->lock);
-    nr = fake->nr_dirty;
-    pthread_mutex_unlock(&fake->lock);
-    return nr;
+    return read_locked(fake, &fake->nr_dirty);
 }
 
 unsigned
 fake_dirty_max(struct fake *fake)
 {
-    unsigned nr;
-
-    pthread_mutex_lock(&fake->lock);
-    nr = fake->nr_dirty_max;
-    pthread_mutex_unlock(&fake->lock);
-    return nr;
+    return read_locked(fake, &fake->nr_dirty_max);
 }
 
 unsigned
 fake_count(struct fake *fake, enum fake_kind kind)
 {
-    unsigned count;
-
-    pthread_mutex_lock(&fake->lock);
-    count = fake->count[kind];
-    pthread_mutex_unlock(&fake->lock);
-    return count;
+    return read_locked(fake, &fake->count[kind]);
 }
 
 void
