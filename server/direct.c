@@ -94,9 +94,15 @@ static int
 write_blocks(struct ubd_disk *disk, const void *buf, uint64_t len,
              uint64_t offset, bool is_durable)
 {
-    if (is_durable)
-        return ubd_disk_write_durable(disk, buf, len, offset);
-    return ubd_disk_write_plain(disk, disk->host.fd, buf, len, offset, true);
+    const struct ubd_req req = {.op = UBD_OP_WRITE,
+                                .fd = disk->host.fd,
+                                .buf = (void *)buf, /* Only read. */
+                                .offset = offset,
+                                .len = len,
+                                .is_direct = true};
+
+    return is_durable ? ubd_disk_write_durable(disk, buf, len, offset)
+                      : ubd_disk_run(disk, &req);
 }
 
 static int

@@ -261,26 +261,24 @@ longest_write(const struct ubd_disk *disk)
     return share < WRITE_MAX_EVICTED ? share : WRITE_MAX_EVICTED;
 }
 
-int
-ubd_disk_write_plain(struct ubd_disk *disk, int fd, const void *buf,
-                     uint64_t len, uint64_t offset, bool is_direct)
+/* Into the page cache, as fast as the limit lets it in. */
+static int
+write_cached(struct ubd_disk *disk, const char *buf, uint64_t len,
+             uint64_t offset)
 {
     struct ubd_writeback *wb = &disk->writeback;
-    const uint64_t len_max = is_direct ? len : longest_write(disk);
-    struct ubd_req req = {.op = UBD_OP_WRITE,
-                          .fd = fd,
-                          .buf = (void *)buf, /* Only read. */
-                          .offset = offset,
-                          .is_direct = is_direct};
+    const uint64_t len_max = len <= WRITE_MAX ? len : longest_write(disk);
     int r = 0;
 
-    for (; r == 0 && len > 0; len -= req.len) {
-        req.len = len < len_max ? len : len_max;
-        ubd_writeback_admit(wb, req.offset, req.len);
-        r = ubd_disk_run(disk, &req);
-        ubd_writeback_dirtied(wb, req.offset, req.len);
-        req.buf = (char *)req.buf + req.len;
-        req.offset += req.len;
+    while (r == 0 && len > 0) {
+        const uint64_t n = len < len_max ? len : len_max;
+
+        ubd_writeback_admit(wb, offset, n);
+        r = ubd_disk_run_write(disk, disk->host.fd, buf, n, offset);
+        ubd_writeback_dirtied(wb, offset, n);
+        buf += n;
+        offset += n;
+        len -= n;
     }
     return r;
 }
@@ -381,7 +379,7 @@ ubd_disk_write(struct ubd_disk *disk, const void *buf, uint64_t len,
         return ubd_direct_write(disk, buf, len, offset, is_durable);
     if (is_durable)
         return ubd_disk_write_durable(disk, buf, len, offset);
-    return ubd_disk_write_plain(disk, disk->host.fd, buf, len, offset, false);
+    return write_cached(disk, buf, len, offset);
 }
 
 /* With O_DIRECT a change has its blocks to itself as far as it must. */

@@ -55,9 +55,11 @@ struct ubd_disk {
 /* Run one request on the host file; 0 or -errno.  Nothing is counted. */
 int ubd_disk_run(struct ubd_disk *disk, const struct ubd_req *req);
 
-/* Write through @fd, plain; or through a lane, durable when it returns. */
-int ubd_disk_write_plain(struct ubd_disk *disk, int fd, const void *buf,
-                         uint64_t len, uint64_t offset, bool is_direct);
+/* The same for a plain write to the page cache. */
+int ubd_disk_run_write(struct ubd_disk *disk, int fd, const void *buf,
+                       uint64_t len, uint64_t offset);
+
+/* Write through a lane: durable when it returns. */
 int ubd_disk_write_durable(struct ubd_disk *disk, const void *buf, uint64_t len,
                            uint64_t offset);
 

@@ -15,6 +15,7 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/uio.h>
+#include <unistd.h>
 
 /* One transfer moves at most this much; Linux stops at 2 GiB - 4 KiB. */
 #define TRANSFER_MAX (UINT64_C(1) << 30)
@@ -82,6 +83,14 @@ transfer(const struct ubd_req *req, int flags)
         r = flags ? pwritev2(req->fd, &iov, 1, req->offset, flags)
                   : pwrite(req->fd, req->buf, req->len, req->offset);
     return r < 0 ? -errno : r;
+}
+
+bool
+ubd_io_write_cached(const struct ubd_io *io, int fd, const void *buf,
+                    uint64_t len, uint64_t offset)
+{
+    return io->ops->calls_pwrite &&
+           pwrite(fd, buf, len, offset) == (ssize_t)len;
 }
 
 int64_t
@@ -165,6 +174,7 @@ syscalls_close(struct ubd_io *io)
 
 static const struct ubd_io_ops syscalls_ops = {
     .name = "syscalls",
+    .calls_pwrite = true,
     .attempt = syscalls_attempt,
     .close = syscalls_close,
 };

@@ -58,6 +58,21 @@ ubd_disk_run(struct ubd_disk *disk, const struct ubd_req *req)
     return span ? run_observed(disk, req, span) : ubd_io_run(disk->io, req);
 }
 
+int
+ubd_disk_run_write(struct ubd_disk *disk, int fd, const void *buf, uint64_t len,
+                   uint64_t offset)
+{
+    const struct ubd_req req = {.op = UBD_OP_WRITE,
+                                .fd = fd,
+                                .buf = (void *)buf, /* Only read. */
+                                .offset = offset,
+                                .len = len};
+
+    if (!find_span(disk) && ubd_io_write_cached(disk->io, fd, buf, len, offset))
+        return 0;
+    return ubd_disk_run(disk, &req);
+}
+
 void
 ubd_observed_sync(struct ubd_disk *disk, const struct ubd_sync_span *sync)
 {

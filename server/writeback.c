@@ -85,8 +85,6 @@ take_credit(struct ubd_writeback *wb, int64_t pages)
 static bool
 admit_now(struct ubd_writeback *wb, int64_t pages)
 {
-    if (take_credit(wb, pages))
-        return true;
     if (take_room(wb, pages + wb->batch)) {
         atomic_fetch_add(&wb->shard[ubd_shard()].credit, wb->batch);
         return true;
@@ -139,15 +137,11 @@ wake_thread(struct ubd_writeback *wb)
     pthread_mutex_unlock(&wb->lock);
 }
 
-void
-ubd_writeback_admit(struct ubd_writeback *wb, uint64_t offset, uint64_t len)
+static void
+wait_for_room(struct ubd_writeback *wb, int64_t pages)
 {
-    const int64_t pages = wb->is_on ? need_of(wb, offset, len) : 0;
-    uint64_t start_ns;
+    const uint64_t start_ns = ubd_now_ns();
 
-    if (!wb->is_on || admit_now(wb, pages))
-        return;
-    start_ns = ubd_now_ns();
     pthread_mutex_lock(&wb->lock);
     atomic_fetch_add(&wb->nr_waiters, 1);
     for (;;) {
@@ -161,6 +155,18 @@ ubd_writeback_admit(struct ubd_writeback *wb, uint64_t offset, uint64_t len)
     pthread_mutex_unlock(&wb->lock);
     atomic_fetch_add_explicit(&wb->throttle_ns, ubd_now_ns() - start_ns,
                               memory_order_relaxed);
+}
+
+void
+ubd_writeback_admit(struct ubd_writeback *wb, uint64_t offset, uint64_t len)
+{
+    int64_t pages;
+
+    if (!wb->is_on)
+        return;
+    pages = need_of(wb, offset, len);
+    if (!take_credit(wb, pages) && !admit_now(wb, pages))
+        wait_for_room(wb, pages);
 }
 
 /* Pages are no longer dirty, or their room was not needed. */
@@ -245,12 +251,12 @@ learn(struct ubd_writeback *wb, int64_t touched, int64_t fresh)
 void
 ubd_writeback_dirtied(struct ubd_writeback *wb, uint64_t offset, uint64_t len)
 {
-    const int64_t need = wb->is_on ? need_of(wb, offset, len) : 0;
-    int64_t pages = 0;
+    int64_t need, pages = 0;
     size_t last;
 
     if (!wb->is_on)
         return;
+    need = need_of(wb, offset, len);
     last = ubd_dirty_map_word(&wb->map, offset + len - 1);
     for (size_t word = ubd_dirty_map_word(&wb->map, offset); word <= last;
          word++) {

@@ -7,10 +7,12 @@
 #include <fcntl.h>
 #include <linux/falloc.h>
 #include <linux/fs.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -144,6 +146,41 @@ START_TEST(what_was_written_is_read_back)
     ck_assert_int_eq(run(fd, UBD_OP_SYNC, NULL, 0, 0), 0);
     ck_assert_int_eq(run(fd, UBD_OP_SYNC_PAGE, NULL, 0, 100), 0);
     ck_assert_int_eq(run(fd, UBD_OP_PREFETCH, NULL, sizeof in, 0), 0);
+    close(fd);
+}
+END_TEST
+
+/* A file may not grow here beyond @max bytes. */
+static void
+limit_files(rlim_t max)
+{
+    struct rlimit limit;
+
+    signal(SIGXFSZ, SIG_IGN);
+    ck_assert_int_eq(getrlimit(RLIMIT_FSIZE, &limit), 0);
+    limit.rlim_cur = max;
+    ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
+}
+
+START_TEST(write_by_the_shortest_way_is_all_or_to_be_run)
+{
+    char path[64], out[8192], in[8192];
+    const int fd = unit_file(0, path);
+    struct ubd_io *io = open_io();
+    const struct ubd_io_ops other = {.name = "without pwrite"};
+    const struct ubd_io without = {.ops = &other};
+
+    memset(out, 'x', sizeof out);
+    ck_assert(ubd_io_write_cached(io, fd, out, 4096, 0));
+    ck_assert_int_eq(pread(fd, in, sizeof in, 0), 4096);
+    ck_assert_mem_eq(in, out, 4096);
+    limit_files(4096); /* Linux writes what still fits, and says how much. */
+    ck_assert(!ubd_io_write_cached(io, fd, out, 8192, 0));
+    ck_assert(!ubd_io_write_cached(io, fd, out, 4096, 4096));
+    limit_files(RLIM_INFINITY);
+    ck_assert(!ubd_io_write_cached(&without, fd, out, 8192, 0));
+    ck_assert_int_eq(pread(fd, in, sizeof in, 0), 4096);
+    io->ops->close(io);
     close(fd);
 }
 END_TEST
@@ -412,6 +449,7 @@ main(void)
 {
     const TTest *const tests[] = {
         what_was_written_is_read_back,
+        write_by_the_shortest_way_is_all_or_to_be_run,
         read_behind_the_end_is_eio,
         durable_write_reaches_the_file,
         hole_is_punched_and_the_length_kept,
