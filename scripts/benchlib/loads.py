@@ -48,6 +48,7 @@ class Load:
     in_flight: with flush requests in it: how many acknowledged ones a single
                flush of the disk can cover at most, that is, how many can be
                waiting at one moment.  0: nothing to check.
+    pair: what nbdpair calls it, if it can be measured by turns; or None.
     slow: the modelled slow disk that the image lives on; None: the real one.
     least: seconds that a run takes at least, whatever --time says.
     rounds: if it has a number of its own.
@@ -58,10 +59,10 @@ class Load:
                  depth=1, jobs=1, every=0, warm=0, area=0, in_flight=0,
                  unit="IOPS", higher=True, seconds=None, direct=False,
                  leaves_dirty=False, without=(), params=None,
-                 slow_disk=None, least=0.0, rounds=None):
+                 slow_disk=None, least=0.0, rounds=None, pair=None):
         self.name, self.title, self.level, self.rows = name, title, level, rows
         self.job, self.command = job, command
-        self.jobs, self.every = jobs, every
+        self.jobs, self.every, self.pair = jobs, every, pair
         self.warm, self.area, self.in_flight = warm, area, in_flight
         self.unit, self.higher = unit, higher
         self.seconds = seconds  # A guess where --time does not decide.
@@ -97,17 +98,20 @@ def table(size):
                                ("quick", 32, 4)):
         add("read-" + _shape(depth, jobs),
             "4 KiB random reads from the page cache, " + _words(depth, jobs),
-            level, _READ, "rand-read", depth=depth, jobs=jobs, **warm)
+            level, _READ, "rand-read", depth=depth, jobs=jobs, pair="read",
+            **warm)
     for level, depth, jobs in (("quick", 1, 1), ("quick", 32, 1),
                                ("default", 32, 4)):
         add("write-" + _shape(depth, jobs),
             "4 KiB random writes, no flush, " + _words(depth, jobs),
-            level, _WRITE, "rand-write", depth=depth, jobs=jobs, **warm)
+            level, _WRITE, "rand-write", depth=depth, jobs=jobs, pair="write",
+            **warm)
     for level, jobs in (("quick", 1), ("quick", 4), ("full", 8),
                         ("default", 16)):
         add("fsync1-x%d" % jobs,
             "4 KiB random writes, a flush after each, " + _words(1, jobs),
             level, _SYNC, "sync-write", jobs=jobs, every=1, in_flight=jobs,
+            pair="fsync",
             # Its queue of new connections is shorter than 16.
             without=("nbd-server",) if jobs == 16 else (), **warm)
     add("fsync32", "4 KiB random writes, a flush after every 32, "
@@ -119,11 +123,12 @@ def table(size):
     add("seq-write", "1 MiB writes in order, no flush, " + _words(8, 1),
         "quick", _WRITE, "seq-write", depth=8, unit="MiB/s", area=size)
     add("flush-clean", "flushes with nothing new to make durable",
-        "quick", _CLEAN, command="flush")
+        "quick", _CLEAN, command="flush", pair="flush")
     for jobs in (1, 4):
         add("fua-x%d" % jobs, "4 KiB random FUA writes, " + _words(1, jobs),
             "default", _SYNC, job="fua-write", command="fua", jobs=jobs,
-            in_flight=jobs, params={"conns": jobs, "area": area}, **warm)
+            in_flight=jobs, pair="fua",
+            params={"conns": jobs, "area": area}, **warm)
     add("database", "4 KiB, 70 % reads, 30 % writes, a flush after each "
         "write, " + _words(1, 8), "default", _SYNC, "database", jobs=8,
         every=1, in_flight=8, **warm)
@@ -151,7 +156,7 @@ def table(size):
     for kind in ("read", "write"):
         add("direct-" + kind, "4 KiB random %ss past the page cache, %s"
             % (kind, _words(32, 1)), "default", _DIRECT, "rand-" + kind,
-            depth=32, area=size, direct=True)
+            depth=32, area=size, direct=True, pair=kind)
     for level, jobs, kind, settings in (
             ("default", 1, "", slow.Settings()),
             ("default", 4, "", slow.Settings()),
@@ -191,6 +196,9 @@ class Client:
     def _ms(self, load):
         return max(self.milliseconds, int(load.least * 1000))
 
+    def _seconds(self, load):
+        return max(self._ms(load) / 1000, load.seconds or 0)
+
     def run(self, load, running, image, on_start):
         """@running is None for the image itself.  @on_start is called when
         the client has been started.
@@ -199,7 +207,11 @@ class Client:
             return self._run_nbdload(load, running, image, on_start)
         return self._run_fio(load, running, image, on_start)
 
-    def _wait(self, argv, load, on_start, **kwargs):
+    def run_words(self, argv, seconds):
+        """The path of what @argv printed, which takes so long or so."""
+        return self._wait(argv, seconds, lambda: None)
+
+    def _wait(self, argv, seconds, on_start, **kwargs):
         out = os.path.join(self.folder, "client.out")
         err = os.path.join(self.folder, "client.err")
         with open(out, "w", encoding="utf-8") as o, \
@@ -209,8 +221,7 @@ class Client:
             try:
                 on_start()
                 # Ten times what it should take: a hang, not a slow disk.
-                limit = 60 + 10 * max(self._ms(load) / 1000,
-                                      load.seconds or 0)
+                limit = 60 + 10 * seconds
                 code = child.wait(limit)
             except subprocess.TimeoutExpired:
                 raise Failed("the client did not end in %d s"
@@ -252,7 +263,7 @@ class Client:
         out = os.path.join(self.folder, "fio.json")
         # --output: the nbd engine prints a line of its own on stdout.
         self._wait([fio, "--output-format=json", "--output=" + out, path],
-                   load, on_start, env=env)
+                   self._seconds(load), on_start, env=env)
         return _fio_figures(load, host.read_text(out))
 
     def _run_nbdload(self, load, running, image, on_start):
@@ -271,7 +282,7 @@ class Client:
             words.append("watch=%d" % image.fd)
             also["pass_fds"] = [image.fd]
         out = self._wait([program, where, load.command, *words],
-                         load, on_start, **also)
+                         self._seconds(load), on_start, **also)
         r = json.loads(host.read_text(out))
         r["p50_us"], r["p99_us"] = r.get("req_p50_us"), r.get("req_p99_us")
         if load.unit == "IOPS":
@@ -297,7 +308,7 @@ class Client:
         """What the program is linked with, as words for the compiler."""
         if name == "guestload":  # There, libraries may be other ones.
             return ["-static"]
-        if name != "nbdload":
+        if name not in ("nbdload", "nbdpair"):
             return []
         flags = subprocess.run(
             [servers.find_program("pkg-config", "pkg-config"), "--cflags",

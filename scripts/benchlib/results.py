@@ -4,6 +4,8 @@
 import csv
 import statistics
 
+from .servers import Failed, Missing
+
 FIELDS = ["row", "load", "server", "group", "honest", "round", "status",
           "value", "unit", "better", "lo", "hi", "rounds",
           "p50_us", "p99_us", "flush_p50_us", "flush_p99_us", "clean_p99_us",
@@ -20,7 +22,8 @@ def cheats(load, server, r, disk):
 
     A flush of the disk covers only what was written before it began, so it
     can answer at most the flushes that were waiting at that moment:
-    load.in_flight.  One is granted for a flush that was running at the start.
+    load.in_flight.  One is granted for a flush that was running at the start,
+    of each slice if there are several.
     This finds those who do not flush; it does not prove that the rest do it
     right.
     """
@@ -32,7 +35,8 @@ def cheats(load, server, r, disk):
         acknowledged, at_once = r["writes"], load.depth * load.jobs
     done = r["host_flushes"] + (r["host_writes"] if disk.native_fua else 0)
     if at_once and acknowledged and not disk.why_unknown and (
-            done == 0 or acknowledged > (done + 1) * at_once):
+            done == 0
+            or acknowledged > (done + r.get("slices", 1)) * at_once):
         return "refused: %d flushes acknowledged, %d completed by the disk" % (
             acknowledged, done)
     # Others' flushes hide a cheat from the counter above, but not from this:
@@ -58,6 +62,17 @@ class Row:
         self.higher = higher
         self.rounds = {}  # Number of the round: figures.
         self.trouble = ""  # Why there is no figure.
+
+    def take(self, n, found):
+        """@found: the figures of round @n, or the Failed that says why there
+        are none.
+        """
+        if isinstance(found, Missing):
+            self.trouble = "skipped: %s" % found
+        elif isinstance(found, Failed):
+            self.trouble = str(found)
+        else:
+            self.rounds[n] = found
 
     @property
     def ok(self):

@@ -6,7 +6,7 @@ import os
 import sys
 import time
 
-from . import host, loads, results, servers, slow
+from . import host, loads, paired, results, servers, slow
 
 SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(
     os.path.realpath(__file__))))
@@ -39,7 +39,7 @@ class Progress:
         left = int(self.expected())
         text = "[%d/%d] %s, round %d of %d, %s; about %d:%02d left" % (
             self.done + 1, self.total, load.name, number + 1, rounds,
-            server.name, left // 60, left % 60)
+            server.name if server else "all by turns", left // 60, left % 60)
         if self.tty:
             sys.stderr.write("\r\033[K" + text)
         elif self.last != (load.name, number):
@@ -54,6 +54,14 @@ class Progress:
         if spent is not None:
             self.guessed += self._guess(load)
             self.spent += spent
+
+    @contextlib.contextmanager
+    def timed(self, load, runs):
+        """What is done in it are @runs runs."""
+        start = time.monotonic()
+        yield
+        for _ in range(runs):
+            self.count(load, (time.monotonic() - start) / runs)
 
     def skip(self, load, runs):
         for _ in range(runs):
@@ -75,6 +83,8 @@ class Bench:
         build = os.environ.get("UBD_BUILD") or os.path.join(SOURCE, "build")
         self.client = loads.Client(SOURCE, build, folder,
                                    max(1, int(args.time * 1000)))
+        self.pool = paired.Pool(os.path.dirname(image.path), folder,
+                                args.size) if args.paired else None
         self.notes = []
         self.new_result = results.Result  # How the figures are shown.
 
@@ -164,18 +174,30 @@ class Bench:
                 self.note("short of time: not every load got all its rounds")
                 progress.skip(load, len(rows) * (rounds - n))
                 break
-            turn = n % len(rows)
-            for server in rows[turn:] + rows[:turn]:
-                row = result.rows[server.name]
-                if row.trouble:  # It will not do better the next time.
-                    progress.count(load, None)
-                    continue
-                progress.show(load, n, rounds, server)
-                start = time.monotonic()
+            # Who has failed will not do better the next time.
+            left = [s for s in rows if not result.rows[s.name].trouble]
+            progress.skip(load, len(rows) - len(left))
+            if left and self.pool and load.pair:
+                self._round_by_turns(load, left, n, progress, result)
+            else:
+                turn = n % len(rows)
+                order = rows[turn:] + rows[:turn]
+                self._round(load, [s for s in order if s in left], n,
+                            progress, result)
+
+    def _round_by_turns(self, load, rows, n, progress, result):
+        progress.show(load, n, load.rounds or self.rounds, None)
+        with progress.timed(load, len(rows)):
+            found = paired.measure(self, load, rows, n)
+        for name, figures in found.items():
+            result.rows[name].take(n, figures)
+
+    def _round(self, load, rows, n, progress, result):
+        for server in rows:
+            progress.show(load, n, load.rounds or self.rounds, server)
+            with progress.timed(load, 1):
                 try:
-                    row.rounds[n] = self.measure(load, server)
-                except servers.Missing as e:
-                    row.trouble = "skipped: %s" % e
+                    figures = self.measure(load, server)
                 except servers.Failed as e:
-                    row.trouble = str(e)
-                progress.count(load, time.monotonic() - start)
+                    figures = e
+            result.rows[server.name].take(n, figures)

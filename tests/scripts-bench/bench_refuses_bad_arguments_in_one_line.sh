@@ -31,6 +31,9 @@ refused 'is taken' --server ours=cache=unsafe
 refused 'not allowed' --quick --full
 refused 'at least 5' --targets --rounds 4
 refused 'not allowed' --targets --servers ours
+refused 'fill-qd1 cannot be measured by turns, only read-qd1' \
+    --paired --only write-qd32,fill-qd1
+refused 'none of these servers' --paired --only write-qd32 --servers raw
 refused 'none of these servers' --only fill-qd1 --servers raw
 refused 'missing.csv' --compare missing.csv other.csv
 refused 'not a CSV of scripts/bench' --compare other.csv other.csv
