@@ -12,32 +12,19 @@
 #include <errno.h>
 #include <time.h>
 
-/* How many syncs at a time?  A disk that serves one flush after the other
- * makes two concurrent syncs take twice as long each; then one at a time is
- * right, and all who wait meanwhile share the next.  A disk that takes several
- * at once would be kept idle by that.  So the mean time of a sync that ran
- * alone is compared with that of syncs in company, and whichever kind has not
- * been seen for a while is tried again.
- */
-#define COMPANY_COSTS(alone_ns) ((alone_ns)*3 / 2)
-#define UNSEEN_MAX 64 /* Costs less than 2 % if the other kind is wrong. */
-
-/* On a disk whose sync takes that long it pays to wait a little before one,
- * for those who flushed together last time: else half of them come too late,
- * and every sync serves half.
+/* On a disk whose sync takes that long, and where one runs at a time, it pays
+ * to wait a little before one, for those who flushed together last time: else
+ * half of them come too late, and every sync serves half.
  */
 #define SLOW_SYNC_NS 1000000
 #define GATHER_NS(sync_ns) ((sync_ns) / 8 < 2000000 ? (sync_ns) / 8 : 2000000)
-
-enum { ALONE, IN_COMPANY };
 
 void
 ubd_durability_init(struct ubd_durability *d, bool always,
                     unsigned running_limit)
 {
-    *d = (struct ubd_durability){.always = always,
-                                 .running_limit = running_limit,
-                                 .running_max = running_limit};
+    *d = (struct ubd_durability){.always = always};
+    ubd_concurrency_init(&d->syncs, running_limit);
     d->waiting_end = &d->waiting;
     pthread_mutex_init(&d->lock, NULL); /* Cannot fail without attributes. */
 }
@@ -141,7 +128,7 @@ start_sync(struct ubd_durability *d, struct ubd_sync *sync)
 static bool
 should_gather(const struct ubd_durability *d, unsigned nr_here)
 {
-    return !d->running && d->sync_ns[ALONE] >= SLOW_SYNC_NS &&
+    return d->syncs.max == 1 && !d->running && d->sync_ns >= SLOW_SYNC_NS &&
            nr_here < d->nr_expected;
 }
 
@@ -156,6 +143,14 @@ join_waiting(struct ubd_durability *d, struct ubd_flusher *f)
         sem_post(&d->gatherer->woken);
         d->gatherer = NULL;
     }
+}
+
+/* Needs the lock. */
+static void
+follow(struct ubd_sync *sync, struct ubd_flusher *f)
+{
+    f->next = sync->followers;
+    sync->followers = f;
 }
 
 /* Needs the lock. */
@@ -176,16 +171,17 @@ choose_step(struct ubd_durability *d, struct ubd_flusher *f,
             (struct ubd_sync_span){.how = UBD_SYNC_CLEAN, .id = d->id_good};
         return UBD_FLUSH_DONE;
     }
-    sync = find_covering_sync(d, f->target);
-    if (sync) {
-        f->next = sync->followers;
-        sync->followers = f;
+    if (d->nr_running >= d->syncs.max || d->is_leader_chosen) {
+        sync = find_covering_sync(d, f->target);
+        if (sync)
+            follow(sync, f);
+        else
+            join_waiting(d, f);
         return UBD_FLUSH_WAIT;
     }
-    if (d->nr_running >= d->running_max || d->is_leader_chosen) {
-        join_waiting(d, f);
-        return UBD_FLUSH_WAIT;
-    }
+    /* Also if a running one would cover it: a disk that takes several at once
+     * is kept busy by that, and nobody has to be woken.
+     */
     d->nr_running++;
     if (should_gather(d, d->nr_waiting + 1)) {
         d->is_leader_chosen = true;
@@ -238,7 +234,7 @@ ubd_durability_gather(struct ubd_durability *d, struct ubd_flusher *f,
     uint64_t ns;
 
     pthread_mutex_lock(&d->lock);
-    ns = GATHER_NS(d->sync_ns[ALONE]);
+    ns = GATHER_NS(d->sync_ns);
     pthread_mutex_unlock(&d->lock);
 
     clock_gettime(CLOCK_MONOTONIC, &until);
@@ -254,26 +250,22 @@ ubd_durability_gather(struct ubd_durability *d, struct ubd_flusher *f,
     pthread_mutex_unlock(&d->lock);
 }
 
-/* Needs the lock.  Learns from a sync that has ended. */
+/* Needs the lock.  Learns from a sync that has ended, and answered so many. */
 static void
-learn(struct ubd_durability *d, const struct ubd_sync *sync)
+learn(struct ubd_durability *d, const struct ubd_sync *sync,
+      unsigned nr_flushes)
 {
-    const int kind = sync->had_company ? IN_COMPANY : ALONE;
-    const bool was_seen = d->sync_ns[kind] > 0;
+    const bool is_crowded =
+        sync->had_company || nr_flushes > 1 || d->nr_waiting > 0;
 
-    d->sync_ns[kind] =
-        was_seen ? (d->sync_ns[kind] * 3 + sync->ns) / 4 : sync->ns;
-    d->nr_unseen[kind] = 0;
-    d->nr_unseen[!kind]++;
-
-    if (d->sync_ns[IN_COMPANY] >= COMPANY_COSTS(d->sync_ns[ALONE]))
-        d->running_max = 1;
-    else
-        d->running_max = d->running_limit;
-    if (d->nr_unseen[ALONE] >= UNSEEN_MAX)
-        d->running_max = 1;
-    else if (d->nr_unseen[IN_COMPANY] >= UNSEEN_MAX)
-        d->running_max = d->running_limit < 2 ? d->running_limit : 2;
+    if (!d->sync_ns)
+        d->sync_ns = sync->ns;
+    else if (!sync->had_company)
+        d->sync_ns = (d->sync_ns * 3 + sync->ns) / 4;
+    ubd_concurrency_guess(&d->syncs, d->sync_ns >= SLOW_SYNC_NS);
+    d->nr_expected = nr_flushes + d->nr_waiting;
+    ubd_concurrency_ended(&d->syncs, sync->submitted_ns + sync->ns, nr_flushes,
+                          is_crowded);
 }
 
 /* Needs the lock.  Could the failure that @sync has reported be the loss of
@@ -341,7 +333,7 @@ choose_leader(struct ubd_durability *d, struct ubd_flusher **woken)
 {
     struct ubd_flusher *f = d->waiting;
 
-    if (!f || d->nr_running >= d->running_max || d->is_leader_chosen)
+    if (!f || d->nr_running >= d->syncs.max || d->is_leader_chosen)
         return;
     d->waiting = f->next;
     if (!d->waiting)
@@ -406,9 +398,7 @@ ubd_durability_finish(struct ubd_durability *d, struct ubd_sync *sync,
             d->failed_durable = sync->covered_failed;
         }
     }
-    d->nr_expected = answer(sync->followers, result, sync, &woken) + 1;
-    d->nr_expected += d->nr_waiting;
-    learn(d, sync);
+    learn(d, sync, answer(sync->followers, result, sync, &woken) + 1);
     choose_leader(d, &woken);
     pthread_mutex_unlock(&d->lock);
 

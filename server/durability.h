@@ -57,6 +57,7 @@
 #define UBD_DURABILITY_H
 
 #include "shard.h"
+#include "concurrency.h"
 #include "ubd.h"
 
 #include <pthread.h>
@@ -112,8 +113,6 @@ struct ubd_durability {
     uint64_t id_good;            /* (l) The sync that made @durable so. */
     bool has_synced;             /* (l) A sync has succeeded since open. */
     int error;                   /* (l) First loss, never cleared: (D3). */
-    unsigned running_limit;      /* (c) Syncs that may ever run at a time. */
-    unsigned running_max;        /* (l) Of those, as the disk likes it. */
     unsigned nr_running;         /* (l) Syncs running or about to. */
     bool is_leader_chosen;       /* (l) It takes all who wait along. */
     struct ubd_sync *running;    /* (l) */
@@ -122,16 +121,18 @@ struct ubd_durability {
     unsigned nr_waiting;              /* (l) */
 
     /* What the disk has shown: (l) all. */
-    uint64_t sync_ns[2];   /* Mean time of a sync alone, and in company. */
-    unsigned nr_unseen[2]; /* Syncs since one alone, and one in company. */
-    unsigned nr_expected;  /* Flushes that may come together. */
+    struct ubd_concurrency syncs; /* How many at a time. */
+    uint64_t sync_ns;             /* Mean time of one alone. */
+    unsigned nr_expected;         /* Flushes that may come together. */
     struct ubd_flusher *gatherer; /* The leader that waits for them. */
 };
 /* Locking key: (l) lock, (c) constant once published, (a) atomic, (t) used by
  * the leader of that sync only.
  */
 
-/* @always: the mode makes every change durable before its reply. */
+/* @always: the mode makes every change durable before its reply.
+ * @running_limit: syncs that may ever run at a time.
+ */
 void ubd_durability_init(struct ubd_durability *d, bool always,
                          unsigned running_limit);
 void ubd_durability_destroy(struct ubd_durability *d);

@@ -155,12 +155,13 @@ inline arrive(me, may_gather)
         step[me] = done
     :: else ->
         step[me] = wait;
-        join_covering(me);
         if
-        :: joined[me] != NOBODY -> skip
-        :: joined[me] == NOBODY &&
-            (nr_running >= SYNCS_MAX || is_leader_chosen) ->
-            joined[me] = QUEUE
+        :: nr_running >= SYNCS_MAX || is_leader_chosen ->
+            join_covering(me);
+            if
+            :: joined[me] == NOBODY -> joined[me] = QUEUE
+            :: else
+            fi
         :: else ->
             nr_running++;
             if

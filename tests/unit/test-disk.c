@@ -251,7 +251,7 @@ START_TEST(concurrent_flushes_share_syncs)
 {
     struct fake *fake = fake_new(SIZE);
     struct ubd_disk *disk = unit_disk(fake, "barrier");
-    const unsigned max = disk->durability.running_max;
+    const unsigned max = disk->durability.syncs.max;
     struct unit_job flush[NR_FLUSHES];
     unsigned nr = 0;
 

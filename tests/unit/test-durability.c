@@ -66,13 +66,31 @@ START_TEST(flush_joins_a_running_sync_that_covers_it)
     struct ubd_durability d;
     struct flush first, second;
 
-    ubd_durability_init(&d, false, 2);
+    ubd_durability_init(&d, false, 1);
     ubd_durability_completed(&d, 10);
     ck_assert_int_eq(arrive(&d, &first), UBD_FLUSH_LEAD);
     ck_assert_int_eq(arrive(&d, &second), UBD_FLUSH_WAIT);
     ck_assert(!is_woken(&second));
     ck_assert_int_eq(finish(&d, &first, 0), 0);
     ck_assert_int_eq(answer_of(&d, &second), 0);
+    ubd_durability_destroy(&d);
+}
+END_TEST
+
+START_TEST(flush_that_may_sync_itself_does_not_join)
+{
+    struct ubd_durability d;
+    struct flush first, second, third;
+
+    ubd_durability_init(&d, false, 2);
+    ubd_durability_completed(&d, 10);
+    ck_assert_int_eq(arrive(&d, &first), UBD_FLUSH_LEAD);
+    ck_assert_int_eq(arrive(&d, &second), UBD_FLUSH_LEAD);
+    ck_assert_int_eq(arrive(&d, &third), UBD_FLUSH_WAIT);
+    ck_assert_int_eq(finish(&d, &first, 0), 0);
+    ck_assert_int_eq(finish(&d, &second, 0), 0);
+    ck_assert_int_eq(answer_of(&d, &third), 0);
+    ck_assert_uint_eq(d.nr_syncs, 2);
     ubd_durability_destroy(&d);
 }
 END_TEST
@@ -101,7 +119,7 @@ START_TEST(all_who_wait_share_the_next_sync)
 }
 END_TEST
 
-START_TEST(no_more_syncs_run_than_running_max)
+START_TEST(no_more_syncs_run_than_may)
 {
     struct ubd_durability d;
     struct flush a, b, c, e;
@@ -193,8 +211,10 @@ START_TEST(sync_that_succeeds_after_another_one_failed_answers_with_the_failure)
 
     ubd_durability_init(&d, false, 2);
     ubd_durability_completed(&d, 1);
+    d.syncs.max = 1;
     ck_assert_int_eq(arrive(&d, &a), UBD_FLUSH_LEAD);
     ck_assert_int_eq(arrive(&d, &joined), UBD_FLUSH_WAIT);
+    d.syncs.max = 2;
     ubd_durability_completed(&d, 1);
     ck_assert_int_eq(arrive(&d, &b), UBD_FLUSH_LEAD);
 
@@ -378,8 +398,9 @@ main(void)
         sync_does_not_cover_a_write_that_raced_with_it,
         sync_of_a_woken_leader_covers_only_what_was_there_when_it_began,
         flush_joins_a_running_sync_that_covers_it,
+        flush_that_may_sync_itself_does_not_join,
         all_who_wait_share_the_next_sync,
-        no_more_syncs_run_than_running_max,
+        no_more_syncs_run_than_may,
         older_sync_that_ends_late_does_not_make_newer_data_volatile,
         failed_sync_fails_every_later_flush,
         failed_sync_fails_all_who_joined_it_or_wait,

@@ -5,16 +5,13 @@
  */
 #include "by-hand.h"
 
-/* Of durability.c. */
-enum { ALONE, IN_COMPANY };
-#define UNSEEN_MAX 64
-
 /* Two flushes that come together on a disk whose syncs take 8 ms. */
 static void
 flush_slowly(struct ubd_durability *d)
 {
     struct flush first, joined;
 
+    d->syncs.max = 1; /* As it will be once that is known. */
     ubd_durability_completed(d, 1);
     ck_assert_int_eq(arrive(d, &first), UBD_FLUSH_LEAD);
     ck_assert_int_eq(arrive(d, &joined), UBD_FLUSH_WAIT);
@@ -76,31 +73,6 @@ START_TEST(loss_while_a_leader_gathers_fails_it_and_those_who_came)
     ck_assert_int_eq(answer_of(&d, &second), -EIO);
     ubd_durability_gather(&d, &first.flusher, &first.sync);
     ck_assert_int_eq(finish(&d, &first, 0), -EIO);
-    ubd_durability_destroy(&d);
-}
-END_TEST
-
-START_TEST(disk_that_is_slower_with_two_syncs_gets_one_at_a_time)
-{
-    struct ubd_durability d;
-    struct flush a, b;
-
-    ubd_durability_init(&d, false, 2);
-    ck_assert_int_eq(flush_alone(&d, 0), 0);
-    ubd_durability_completed(&d, 1);
-    ck_assert_int_eq(arrive(&d, &a), UBD_FLUSH_LEAD);
-    ubd_durability_completed(&d, 1);
-    ck_assert_int_eq(arrive(&d, &b), UBD_FLUSH_LEAD);
-    a.sync.ns = b.sync.ns = 2000; /* Alone it was 1000. */
-    ubd_durability_finish(&d, &a.sync, 0);
-    ubd_durability_finish(&d, &b.sync, 0);
-    ubd_durability_completed(&d, 1);
-    ck_assert_int_eq(arrive(&d, &a), UBD_FLUSH_LEAD);
-    ubd_durability_completed(&d, 1);
-    ck_assert_int_eq(arrive(&d, &b), UBD_FLUSH_WAIT);
-    finish(&d, &a, 0);
-    lead(&d, &b);
-    finish(&d, &b, 0);
     ubd_durability_destroy(&d);
 }
 END_TEST
@@ -169,7 +141,7 @@ START_TEST(sync_of_a_slow_disk_does_not_wait_if_all_are_there)
     d.nr_expected = 1;
     run_and_wait(&d, &first, waits, 2);
     finish(&d, &first, 0);
-    d.sync_ns[ALONE] = 8000000;
+    d.sync_ns = 8000000;
     d.nr_expected = 2; /* As many as there are. */
     lead(&d, &waits[0]);
     finish(&d, &waits[0], 0);
@@ -242,84 +214,105 @@ START_TEST(leader_that_has_gathered_is_not_woken_by_who_comes_later)
 }
 END_TEST
 
-/* Two syncs run at once, and each takes @ns; one may end when the other still
- * runs.  How many may run from then on?
- */
-static unsigned
-max_after_company(uint64_t ns, bool older_ends_first)
+START_TEST(where_several_may_run_nobody_is_waited_for)
 {
     struct ubd_durability d;
-    struct flush older, newer;
-    struct flush *first = older_ends_first ? &older : &newer;
-    struct flush *second = older_ends_first ? &newer : &older;
-    unsigned max;
+    struct flush f;
 
     ubd_durability_init(&d, false, 2);
-    ck_assert_int_eq(flush_alone(&d, 0), 0);
-    ck_assert_uint_eq(d.sync_ns[ALONE], 1000); /* From the first one on. */
+    flush_slowly(&d);
+    d.syncs.max = 2; /* This disk likes it, slow as it is. */
+    d.nr_expected = 3;
     ubd_durability_completed(&d, 1);
-    ck_assert_int_eq(arrive(&d, &older), UBD_FLUSH_LEAD);
-    ubd_durability_completed(&d, 1);
-    ck_assert_int_eq(arrive(&d, &newer), UBD_FLUSH_LEAD);
-    first->sync.ns = second->sync.ns = ns;
-    ubd_durability_finish(&d, &first->sync, 0);
-    max = d.running_max;
-    ubd_durability_finish(&d, &second->sync, 0);
-    ck_assert_uint_eq(d.running_max, max);
+    ck_assert_int_eq(arrive(&d, &f), UBD_FLUSH_LEAD);
+    finish(&d, &f, 0);
     ubd_durability_destroy(&d);
-    return max;
-}
-
-START_TEST(company_that_costs_half_as_much_again_is_avoided)
-{
-    for (int older_ends_first = 0; older_ends_first < 2; older_ends_first++) {
-        ck_assert_uint_eq(max_after_company(1499, older_ends_first), 2);
-        ck_assert_uint_eq(max_after_company(1500, older_ends_first), 1);
-        ck_assert_uint_eq(max_after_company(9000, older_ends_first), 1);
-    }
 }
 END_TEST
 
-START_TEST(other_number_of_syncs_is_tried_now_and_then)
+START_TEST(only_a_sync_that_ran_alone_says_how_long_one_takes)
 {
     struct ubd_durability d;
     struct flush a, b;
 
-    ubd_durability_init(&d, false, 3);
+    ubd_durability_init(&d, false, 2);
     ck_assert_int_eq(flush_alone(&d, 0), 0);
-    d.sync_ns[IN_COMPANY] = 5000; /* Company was bad. */
-    for (unsigned i = 1; i < UNSEEN_MAX; i++) {
-        ck_assert_uint_eq(d.running_max, i == 1 ? 3 : 1);
-        ubd_durability_completed(&d, 1);
-        ck_assert_int_eq(flush_alone(&d, 0), 0);
-    }
-    ck_assert_uint_eq(d.running_max, 2);
-
-    d.sync_ns[IN_COMPANY] = 1000; /* It has become good. */
-    for (unsigned i = 0; i < UNSEEN_MAX / 2; i++) {
-        ubd_durability_completed(&d, 1);
-        ck_assert_int_eq(arrive(&d, &a), UBD_FLUSH_LEAD);
-        ubd_durability_completed(&d, 1);
-        ck_assert_int_eq(arrive(&d, &b), UBD_FLUSH_LEAD);
-        finish(&d, &a, 0);
-        ck_assert_uint_eq(d.running_max, 3);
-        finish(&d, &b, 0);
-    }
-    ck_assert_uint_eq(d.running_max, 1);
+    ck_assert_uint_eq(d.sync_ns, 1000); /* From the first one on. */
+    ubd_durability_completed(&d, 1);
+    ck_assert_int_eq(arrive(&d, &a), UBD_FLUSH_LEAD);
+    ubd_durability_completed(&d, 1);
+    ck_assert_int_eq(arrive(&d, &b), UBD_FLUSH_LEAD);
+    a.sync.ns = b.sync.ns = 9000;
+    ubd_durability_finish(&d, &a.sync, 0);
+    ubd_durability_finish(&d, &b.sync, 0);
+    ck_assert_uint_eq(d.sync_ns, 1000);
+    ubd_durability_completed(&d, 1);
+    ck_assert_int_eq(arrive(&d, &a), UBD_FLUSH_LEAD);
+    a.sync.ns = 9000;
+    ubd_durability_finish(&d, &a.sync, 0);
+    ck_assert_uint_eq(d.sync_ns, 3000); /* A quarter of the way. */
     ubd_durability_destroy(&d);
 }
 END_TEST
 
-START_TEST(no_more_syncs_are_tried_than_may_run)
+/* The first one may have had nothing to do. */
+START_TEST(slow_disk_gets_one_sync_at_a_time_as_soon_as_it_is_known)
+{
+    static const uint64_t ns[] = {999999, 1000003, 999000};
+    struct ubd_durability d;
+    struct flush f;
+
+    ubd_durability_init(&d, false, 4);
+    for (int i = 0; i < 3; i++) {
+        ubd_durability_completed(&d, 1);
+        ck_assert_int_eq(arrive(&d, &f), UBD_FLUSH_LEAD);
+        f.sync.ns = ns[i];
+        ubd_durability_finish(&d, &f.sync, 0);
+        ck_assert_uint_eq(d.syncs.max, i == 1 ? 1 : 4);
+    }
+    ubd_durability_destroy(&d);
+}
+END_TEST
+
+/* What concurrency.c is told: it judges by that. */
+START_TEST(every_sync_is_told_with_the_flushes_it_answered_and_who_competed)
 {
     struct ubd_durability d;
+    struct flush first, waits[3];
 
-    ubd_durability_init(&d, false, 1);
-    for (unsigned i = 0; i < UNSEEN_MAX + 1; i++) {
-        ubd_durability_completed(&d, 1);
-        ck_assert_int_eq(flush_alone(&d, 0), 0);
-        ck_assert_uint_eq(d.running_max, 1);
-    }
+    ubd_durability_init(&d, false, 2);
+    d.syncs.is_proven = true;
+    d.syncs.max = 1;
+    d.syncs.nr_syncs = 3; /* Its epoch begins with the next one. */
+    ubd_durability_completed(&d, 1);
+    ck_assert_int_eq(arrive(&d, &first), UBD_FLUSH_LEAD);
+    first.sync.submitted_ns = 5000;
+    finish(&d, &first, 0);
+    ck_assert_uint_eq(d.syncs.start_ns, 6000); /* When that had ended. */
+    ck_assert_uint_eq(d.syncs.nr_flushes, 0);
+    run_and_wait(&d, &first, waits, 3);
+    finish(&d, &first, 0);
+    ck_assert_uint_eq(d.syncs.nr_flushes, 1);
+    ck_assert_uint_eq(d.syncs.nr_crowded, 1); /* Three wait. */
+    lead(&d, &waits[0]);
+    finish(&d, &waits[0], 0);
+    ck_assert_uint_eq(d.syncs.nr_flushes, 4);
+    ck_assert_uint_eq(d.syncs.nr_crowded, 2);
+    for (unsigned i = 1; i < 3; i++)
+        ck_assert_int_eq(answer_of(&d, &waits[i]), 0);
+    ubd_durability_completed(&d, 1);
+    ck_assert_int_eq(flush_alone(&d, 0), 0);
+    ck_assert_uint_eq(d.syncs.nr_flushes, 5);
+    ck_assert_uint_eq(d.syncs.nr_crowded, 2);
+    d.syncs.max = 2;
+    ubd_durability_completed(&d, 1);
+    ck_assert_int_eq(arrive(&d, &waits[0]), UBD_FLUSH_LEAD);
+    ubd_durability_completed(&d, 1);
+    ck_assert_int_eq(arrive(&d, &waits[1]), UBD_FLUSH_LEAD);
+    finish(&d, &waits[1], 0);
+    finish(&d, &waits[0], 0); /* It has been alone of late, but was not. */
+    ck_assert_uint_eq(d.syncs.nr_flushes, 7);
+    ck_assert_uint_eq(d.syncs.nr_crowded, 4);
     ubd_durability_destroy(&d);
 }
 END_TEST
@@ -331,16 +324,16 @@ main(void)
         sync_of_a_slow_disk_waits_for_those_who_flushed_together,
         sync_of_a_slow_disk_does_not_wait_for_ever,
         loss_while_a_leader_gathers_fails_it_and_those_who_came,
-        disk_that_is_slower_with_two_syncs_gets_one_at_a_time,
         who_comes_after_those_who_waited_is_not_forgotten,
         as_many_flushes_are_expected_as_came_during_the_last_sync,
         sync_of_a_slow_disk_does_not_wait_if_all_are_there,
         leader_whose_turn_has_come_waits_for_the_others_too,
         only_one_leader_gathers,
         leader_that_has_gathered_is_not_woken_by_who_comes_later,
-        company_that_costs_half_as_much_again_is_avoided,
-        other_number_of_syncs_is_tried_now_and_then,
-        no_more_syncs_are_tried_than_may_run,
+        where_several_may_run_nobody_is_waited_for,
+        only_a_sync_that_ran_alone_says_how_long_one_takes,
+        slow_disk_gets_one_sync_at_a_time_as_soon_as_it_is_known,
+        every_sync_is_told_with_the_flushes_it_answered_and_who_competed,
         NULL,
     };
 

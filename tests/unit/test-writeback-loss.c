@@ -175,6 +175,7 @@ START_TEST(loss_while_a_flush_is_under_way_fails_that_flush)
     struct ubd_disk *disk = unit_limited_disk(fake, "barrier", LIMIT, false);
     struct unit_job flush;
 
+    unit_limit_syncs(disk, 1); /* So that write-out's question has to wait. */
     ck_assert_int_eq(ubd_flush(disk), 0);
     fake_fault_once(fake, FAKE_WAIT_WRITEOUT, FAKE_LOSE, -EIO);
     fake_hold(fake, FAKE_WAIT_WRITEOUT, FAKE_RUNNING);

@@ -148,7 +148,7 @@ unit_direct_disk(struct fake *fake, const char *cache, uint32_t align,
 void
 unit_limit_syncs(struct ubd_disk *disk, unsigned max)
 {
-    disk->durability.running_limit = disk->durability.running_max = max;
+    ubd_concurrency_init(&disk->durability.syncs, max);
 }
 
 void
