@@ -56,8 +56,8 @@
 #ifndef UBD_DURABILITY_H
 #define UBD_DURABILITY_H
 
-#include "shard.h"
 #include "concurrency.h"
+#include "shard.h"
 #include "ubd.h"
 
 #include <pthread.h>
