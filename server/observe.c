@@ -67,8 +67,11 @@ ubd_disk_run_write(struct ubd_disk *disk, int fd, const void *buf, uint64_t len,
                                 .buf = (void *)buf, /* Only read. */
                                 .offset = offset,
                                 .len = len};
+    struct ubd_span *span = find_span(disk);
 
-    if (!find_span(disk) && ubd_io_write_cached(disk->io, fd, buf, len, offset))
+    if (span && !span->start_ns)
+        span->start_ns = ubd_now_ns();
+    if (ubd_io_write_cached(disk->io, fd, buf, len, offset))
         return 0;
     return ubd_disk_run(disk, &req);
 }

@@ -6,6 +6,7 @@
 
 #include "ubd-trace-json.h"
 
+#include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -144,6 +145,33 @@ check_path(const char *path, const char *expected)
     free(whole);
 }
 
+static void
+check_number(uint64_t n)
+{
+    char line[128], expected[128];
+    const size_t len = ubd_trace_drop_line(line, n, n / 7);
+
+    line[len] = '\0';
+    snprintf(expected, sizeof expected,
+             "{\"dropped\":%" PRIu64 ",\"total\":%" PRIu64 "}\n", n, n / 7);
+    ck_assert_str_eq(line, expected);
+}
+
+START_TEST(numbers_of_every_length_are_exact)
+{
+    uint64_t power = 1;
+
+    for (unsigned i = 0; i < 20; i++) {
+        check_number(power - 1);
+        check_number(power);
+        check_number(power * 9 + power / 3);
+        power *= 10;
+    }
+    for (uint64_t n = 0; n < 10000; n++)
+        check_number(n);
+}
+END_TEST
+
 START_TEST(any_path_is_a_string_of_json)
 {
     static const struct {
@@ -177,6 +205,7 @@ main(void)
         record_is_a_line_with_every_field,
         every_kind_flag_and_way_to_be_durable_has_its_name,
         longest_line_fits,
+        numbers_of_every_length_are_exact,
         any_path_is_a_string_of_json,
         NULL,
     };
