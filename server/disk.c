@@ -126,6 +126,13 @@ drain_lane(struct ubd_disk *disk, struct ubd_lane *lane)
     return r;
 }
 
+/* The host has no room for a write: what was written before is not touched. */
+static bool
+is_lack_of_space(int error)
+{
+    return error == -ENOSPC || error == -EDQUOT || error == -EFBIG;
+}
+
 /* One sync of the host file, or of a page of it, on a lane: (D4). */
 static int
 sync_host(struct ubd_disk *disk, const struct ubd_req *sync,
@@ -145,8 +152,11 @@ sync_host(struct ubd_disk *disk, const struct ubd_req *sync,
     if (r < 0)
         return ask_witness(disk, sync, used, r);
     r = run_sync(disk, sync, used->lane);
-    if (r < 0 && may_ask && ubd_lanes_is_stale(lanes, used->lane))
-        r = ask_witness(disk, sync, used, r); /* It has become so meanwhile. */
+    /* It has become stale meanwhile, by a failure that may be this one; but not
+     * if the disk has failed a flush, which only this call was told of.
+     */
+    if (is_lack_of_space(r) && may_ask && ubd_lanes_is_stale(lanes, used->lane))
+        r = ask_witness(disk, sync, used, r);
     return r;
 }
 
@@ -179,6 +189,7 @@ lead_sync(struct ubd_disk *disk, struct ubd_sync *sync)
          */
         give_lanes(disk, &used);
         ubd_cache_flush_synced(&disk->cache_flush, mark); /* (D3) */
+        ubd_durability_settle(d, sync);                   /* (D3) */
         r = ubd_durability_finish(d, sync, 0);
     } else {
         r = ubd_durability_finish(d, sync, r);
@@ -281,13 +292,6 @@ write_cached(struct ubd_disk *disk, const char *buf, uint64_t len,
         len -= n;
     }
     return r;
-}
-
-/* The host has no room for a write: what was written before is not touched. */
-static bool
-is_lack_of_space(int error)
-{
-    return error == -ENOSPC || error == -EDQUOT || error == -EFBIG;
 }
 
 /* A durable write on @lane failed: is it its own failure, or the report of a

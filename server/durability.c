@@ -26,13 +26,15 @@ ubd_durability_init(struct ubd_durability *d, bool always,
     *d = (struct ubd_durability){.always = always};
     ubd_concurrency_init(&d->syncs, running_limit);
     d->waiting_end = &d->waiting;
-    pthread_mutex_init(&d->lock, NULL); /* Cannot fail without attributes. */
+    pthread_mutex_init(&d->lock, NULL); /* Cannot fail without attributes, */
+    pthread_cond_init(&d->ended, NULL); /* nor can this. */
 }
 
 void
 ubd_durability_destroy(struct ubd_durability *d)
 {
     assert(!d->nr_running && !d->waiting);
+    pthread_cond_destroy(&d->ended);
     pthread_mutex_destroy(&d->lock);
 }
 
@@ -95,10 +97,12 @@ sum_begun(struct ubd_durability *d)
 static struct ubd_sync *
 find_covering_sync(struct ubd_durability *d, uint64_t target)
 {
+    struct ubd_sync *found = NULL;
+
     for (struct ubd_sync *s = d->running; s; s = s->next)
         if (s->covered >= target || UBD_MUTANT(joins_running_sync)) /* (D2) */
-            return s;
-    return NULL;
+            found = s; /* The earliest is the last one in the list. */
+    return found;
 }
 
 /* Needs the lock. */
@@ -372,6 +376,27 @@ wake(struct ubd_flusher *list)
     }
 }
 
+/* Needs the lock. */
+static bool
+is_earliest(const struct ubd_durability *d, const struct ubd_sync *sync)
+{
+    for (const struct ubd_sync *s = d->running; s; s = s->next)
+        if (s->id < sync->id)
+            return false;
+    return true;
+}
+
+void
+ubd_durability_settle(struct ubd_durability *d, const struct ubd_sync *sync)
+{
+    pthread_mutex_lock(&d->lock);
+    d->nr_settling++;
+    while (!is_earliest(d, sync))
+        pthread_cond_wait(&d->ended, &d->lock);
+    d->nr_settling--;
+    pthread_mutex_unlock(&d->lock);
+}
+
 int
 ubd_durability_finish(struct ubd_durability *d, struct ubd_sync *sync,
                       int result)
@@ -400,6 +425,8 @@ ubd_durability_finish(struct ubd_durability *d, struct ubd_sync *sync,
     }
     learn(d, sync, answer(sync->followers, result, sync, &woken) + 1);
     choose_leader(d, &woken);
+    if (d->nr_settling)
+        pthread_cond_broadcast(&d->ended);
     pthread_mutex_unlock(&d->lock);
 
     wake(woken);

@@ -18,7 +18,9 @@
  *      and then marks the pages clean, so asking again would get "success" for
  *      lost data.  Of a failed flush of the disk only the call is told that
  *      asked for it: so while the engine flushes the disk on its own account
- *      (cache-flush.h), no sync's or durable write's success is answered.
+ *      (cache-flush.h), no sync's or durable write's success is answered; nor
+ *      a sync's while one runs that began earlier.  (Not covered: one that
+ *      began later, was failed earlier, and whose thread has not come back.)
  *      [tests/model/durability.pml: D3]
  *
  * (D4) Every call that can take such a report (fdatasync, also of a page only,
@@ -125,6 +127,9 @@ struct ubd_durability {
     uint64_t sync_ns;             /* Mean time of one alone. */
     unsigned nr_expected;         /* Flushes that may come together. */
     struct ubd_flusher *gatherer; /* The leader that waits for them. */
+
+    pthread_cond_t ended; /* Broadcast when a sync has been finished, */
+    unsigned nr_settling; /* (l) if so many wait for that. */
 };
 /* Locking key: (l) lock, (c) constant once published, (a) atomic, (t) used by
  * the leader of that sync only.
@@ -179,6 +184,13 @@ enum ubd_flush_step ubd_durability_wait(struct ubd_durability *d,
  */
 void ubd_durability_gather(struct ubd_durability *d, struct ubd_flusher *f,
                            struct ubd_sync *own);
+
+/* The sync has succeeded: wait for those that began before it, as one of them
+ * may have been told of a flush that has cost what this one would answer for.
+ * Disks answer in order nearly always, so nearly nobody waits.
+ */
+void ubd_durability_settle(struct ubd_durability *d,
+                           const struct ubd_sync *sync);
 
 /* The sync was answered @result.  Wakes those who joined it and the next
  * leader; returns the answer for the one who led.

@@ -262,6 +262,24 @@ START_TEST(trial_is_not_disturbed_by_guesses)
 }
 END_TEST
 
+/* Whoever was alone for a while has not changed what is known of the rest. */
+START_TEST(times_alone_do_not_put_off_the_next_trial)
+{
+    struct sim s = make_sim(PARALLEL, 16, LIMIT);
+
+    s.c.used = s.c.max = 1;
+    s.c.is_proven = true;
+    s.c.nr_rests = s.c.rests_max = 64;
+    for (unsigned i = 0; i < 10; i++) {
+        s.nr_clients = 16;
+        run(&s, 1000);
+        s.nr_clients = 1;
+        run(&s, 40);
+    }
+    ck_assert_uint_eq(s.c.used, LIMIT);
+}
+END_TEST
+
 /* The machine is held up while one number is measured: it shows in one of the
  * two epochs around the other one at most.
  */
@@ -323,6 +341,7 @@ main(void)
         nothing_is_tried_for_who_is_alone,
         guess_counts_until_a_trial_has_shown_better,
         trial_is_not_disturbed_by_guesses,
+        times_alone_do_not_put_off_the_next_trial,
         stall_is_not_taken_for_the_worse_number,
         small_advantage_is_not_followed,
         where_only_one_may_run_nothing_is_tried,

@@ -218,6 +218,65 @@ START_TEST(fua_write_beside_a_sync_that_failed_is_not_acknowledged)
 }
 END_TEST
 
+/* A flush that the disk has failed is told to one call only, and may have cost
+ * what another flush of it then finds nothing of.
+ */
+START_TEST(flush_waits_for_the_verdict_of_an_earlier_sync)
+{
+    struct fake *fake = fake_new(KIB * 1024);
+    struct ubd_disk *disk = unit_disk(fake, "barrier");
+    struct ubd_durability *d = &disk->durability;
+    struct unit_job first, second;
+    bool is_settling = false;
+
+    ck_assert_int_eq(ubd_flush(disk), 0);
+    ck_assert_int_eq(ubd_write(disk, "x", 1, 0, 0), 0);
+    fake_fault_once(fake, FAKE_SYNC, FAKE_FAIL, -EIO);
+    fake_hold(fake, FAKE_SYNC, FAKE_ENDED);
+    unit_start_flush(&first, disk);
+    fake_wait_held(fake, FAKE_SYNC, 1);
+    fake_hold_no_more(fake, FAKE_SYNC);
+    unit_start_flush(&second, disk); /* All is well for this one. */
+    while (!is_settling && ubd_durability_volatile(d) > 0) {
+        pthread_mutex_lock(&d->lock);
+        is_settling = d->nr_settling == 1;
+        pthread_mutex_unlock(&d->lock);
+        sched_yield();
+    }
+    fake_unhold(fake, FAKE_SYNC);
+    ck_assert_int_eq(unit_join(&first), -EIO);
+    ck_assert_int_eq(unit_join(&second), -EIO);
+    ck_assert_int_eq(ubd_flush(disk), -EIO);
+    unit_close(disk, fake);
+}
+END_TEST
+
+START_TEST(flush_that_the_disk_failed_is_no_old_news_of_a_write)
+{
+    for (int is_space = 0; is_space < 2; is_space++) {
+        const int error = is_space ? -ENOSPC : -EIO;
+        const int answer = is_space ? 0 : -EIO;
+        struct fake *fake = fake_new(KIB * 1024);
+        struct ubd_disk *disk = unit_disk(fake, "barrier");
+        struct unit_job flush;
+
+        ck_assert_int_eq(ubd_flush(disk), 0);
+        ck_assert_int_eq(ubd_write(disk, "x", 1, 0, 0), 0);
+        fake_fault_once(fake, FAKE_SYNC, FAKE_FAIL, error);
+        fake_hold(fake, FAKE_SYNC, FAKE_ENDED);
+        unit_start_flush(&flush, disk);
+        fake_wait_held(fake, FAKE_SYNC, 1);
+        fake_hold_no_more(fake, FAKE_SYNC);
+        /* Meanwhile a write has failed, without harm to others. */
+        (void)ubd_lanes_harmless(&disk->host.sync_lanes);
+        fake_unhold(fake, FAKE_SYNC);
+        ck_assert_int_eq(unit_join(&flush), answer);
+        ck_assert_int_eq(ubd_flush(disk), answer);
+        unit_close(disk, fake);
+    }
+}
+END_TEST
+
 int
 main(void)
 {
@@ -230,6 +289,8 @@ main(void)
         failure_that_a_flush_was_told_of_with_nothing_at_stake_is_old_news,
         own_failure_of_a_durable_write_is_told_at_once,
         fua_write_beside_a_sync_that_failed_is_not_acknowledged,
+        flush_waits_for_the_verdict_of_an_earlier_sync,
+        flush_that_the_disk_failed_is_no_old_news_of_a_write,
         NULL,
     };
 
