@@ -175,6 +175,7 @@ lead_sync(struct ubd_disk *disk, struct ubd_sync *sync)
     struct ubd_durability *d = &disk->durability;
     const int64_t dirty = ubd_writeback_sync(&disk->writeback);
     const uint64_t mark = ubd_cache_flush_mark(&disk->cache_flush);
+    const unsigned nr_failed = atomic_load(&disk->nr_failed);
     const uint64_t start_ns = ubd_now_ns();
     struct used_lanes used;
     int r = sync_host(disk, &whole_file, &used);
@@ -189,7 +190,8 @@ lead_sync(struct ubd_disk *disk, struct ubd_sync *sync)
          */
         give_lanes(disk, &used);
         ubd_cache_flush_synced(&disk->cache_flush, mark); /* (D3) */
-        ubd_durability_settle(d, sync);                   /* (D3) */
+        if (atomic_load(&disk->nr_failed) != nr_failed)
+            ubd_durability_settle(d, sync); /* (D3) */
         r = ubd_durability_finish(d, sync, 0);
     } else {
         r = ubd_durability_finish(d, sync, r);

@@ -376,22 +376,24 @@ wake(struct ubd_flusher *list)
     }
 }
 
-/* Needs the lock. */
+/* Needs the lock.  Does anybody run who is not waiting for the others, too? */
 static bool
-is_earliest(const struct ubd_durability *d, const struct ubd_sync *sync)
+is_anything_unjudged(const struct ubd_durability *d)
 {
     for (const struct ubd_sync *s = d->running; s; s = s->next)
-        if (s->id < sync->id)
-            return false;
-    return true;
+        if (!s->is_settling)
+            return true;
+    return false;
 }
 
 void
-ubd_durability_settle(struct ubd_durability *d, const struct ubd_sync *sync)
+ubd_durability_settle(struct ubd_durability *d, struct ubd_sync *sync)
 {
     pthread_mutex_lock(&d->lock);
+    sync->is_settling = true;
     d->nr_settling++;
-    while (!is_earliest(d, sync))
+    pthread_cond_broadcast(&d->ended);
+    while (is_anything_unjudged(d))
         pthread_cond_wait(&d->ended, &d->lock);
     d->nr_settling--;
     pthread_mutex_unlock(&d->lock);

@@ -18,9 +18,11 @@
  *      and then marks the pages clean, so asking again would get "success" for
  *      lost data.  Of a failed flush of the disk only the call is told that
  *      asked for it: so while the engine flushes the disk on its own account
- *      (cache-flush.h), no sync's or durable write's success is answered; nor
- *      a sync's while one runs that began earlier.  (Not covered: one that
- *      began later, was failed earlier, and whose thread has not come back.)
+ *      (cache-flush.h), no sync's or durable write's success is answered; and
+ *      none of a sync beside which another one is known to have failed, before
+ *      that is judged.  (Not covered: two syncs of flushes, or two durable
+ *      writes, end at the same moment, and the disk has failed the flush of
+ *      the one that is heard later.)
  *      [tests/model/durability.pml: D3]
  *
  * (D4) Every call that can take such a report (fdatasync, also of a page only,
@@ -89,6 +91,7 @@ struct ubd_sync {
     uint64_t covered_failed;       /* (c) Of that, not acknowledged. */
     uint64_t safe;                 /* (c) What was durable or failed then. */
     bool had_company;              /* (l) Another one ran at the same time. */
+    bool is_settling;              /* (l) It waits for the others' verdict. */
     struct ubd_flusher *followers; /* (l) Wait for this sync. */
     struct ubd_sync *next;         /* (l) */
 };
@@ -185,12 +188,11 @@ enum ubd_flush_step ubd_durability_wait(struct ubd_durability *d,
 void ubd_durability_gather(struct ubd_durability *d, struct ubd_flusher *f,
                            struct ubd_sync *own);
 
-/* The sync has succeeded: wait for those that began before it, as one of them
- * may have been told of a flush that has cost what this one would answer for.
- * Disks answer in order nearly always, so nearly nobody waits.
+/* @sync has succeeded, but another one has failed meanwhile, perhaps a flush
+ * of the disk that has cost what this one would answer for: wait until all who
+ * run now have been judged.
  */
-void ubd_durability_settle(struct ubd_durability *d,
-                           const struct ubd_sync *sync);
+void ubd_durability_settle(struct ubd_durability *d, struct ubd_sync *sync);
 
 /* The sync was answered @result.  Wakes those who joined it and the next
  * leader; returns the answer for the one who led.

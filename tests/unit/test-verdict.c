@@ -221,7 +221,7 @@ END_TEST
 /* A flush that the disk has failed is told to one call only, and may have cost
  * what another flush of it then finds nothing of.
  */
-START_TEST(flush_waits_for_the_verdict_of_an_earlier_sync)
+START_TEST(flush_waits_for_the_verdict_of_a_sync_that_failed_meanwhile)
 {
     struct fake *fake = fake_new(KIB * 1024);
     struct ubd_disk *disk = unit_disk(fake, "barrier");
@@ -230,24 +230,64 @@ START_TEST(flush_waits_for_the_verdict_of_an_earlier_sync)
     bool is_settling = false;
 
     ck_assert_int_eq(ubd_flush(disk), 0);
-    ck_assert_int_eq(ubd_write(disk, "x", 1, 0, 0), 0);
+    ck_assert_int_eq(ubd_write(disk, block, sizeof block, 0, 0), 0);
     fake_fault_once(fake, FAKE_SYNC, FAKE_FAIL, -EIO);
     fake_hold(fake, FAKE_SYNC, FAKE_ENDED);
     unit_start_flush(&first, disk);
     fake_wait_held(fake, FAKE_SYNC, 1);
-    fake_hold_no_more(fake, FAKE_SYNC);
     unit_start_flush(&second, disk); /* All is well for this one. */
+    fake_wait_held(fake, FAKE_SYNC, 2);
+    atomic_store(&must_hold, true); /* Who comes to record its result. */
+    fake_release(fake, FAKE_SYNC, 0);
+    while (!atomic_load(&is_held))
+        sched_yield();
+    fake_release(fake, FAKE_SYNC, 0);
     while (!is_settling && ubd_durability_volatile(d) > 0) {
         pthread_mutex_lock(&d->lock);
         is_settling = d->nr_settling == 1;
         pthread_mutex_unlock(&d->lock);
         sched_yield();
     }
-    fake_unhold(fake, FAKE_SYNC);
+    atomic_store(&must_hold, false);
     ck_assert_int_eq(unit_join(&first), -EIO);
     ck_assert_int_eq(unit_join(&second), -EIO);
+    fake_unhold(fake, FAKE_SYNC);
     ck_assert_int_eq(ubd_flush(disk), -EIO);
     unit_close(disk, fake);
+}
+END_TEST
+
+struct flush_of {
+    struct ubd_durability *d;
+    struct ubd_sync sync;
+};
+
+static void *
+settle(void *opaque)
+{
+    struct flush_of *f = opaque;
+
+    ubd_durability_settle(f->d, &f->sync);
+    ubd_durability_finish(f->d, &f->sync, 0);
+    return NULL;
+}
+
+START_TEST(two_who_wait_for_the_verdict_of_others_do_not_wait_for_each_other)
+{
+    struct ubd_durability d;
+    struct flush_of a = {.d = &d}, b = {.d = &d};
+    struct ubd_flusher flushers[2];
+    pthread_t thread;
+
+    ubd_durability_init(&d, false, 2);
+    ck_assert_int_eq(ubd_durability_arrive(&d, &flushers[0], &a.sync),
+                     UBD_FLUSH_LEAD);
+    ck_assert_int_eq(ubd_durability_arrive(&d, &flushers[1], &b.sync),
+                     UBD_FLUSH_LEAD);
+    ck_assert_int_eq(pthread_create(&thread, NULL, settle, &a), 0);
+    settle(&b);
+    pthread_join(thread, NULL);
+    ubd_durability_destroy(&d);
 }
 END_TEST
 
@@ -289,7 +329,8 @@ main(void)
         failure_that_a_flush_was_told_of_with_nothing_at_stake_is_old_news,
         own_failure_of_a_durable_write_is_told_at_once,
         fua_write_beside_a_sync_that_failed_is_not_acknowledged,
-        flush_waits_for_the_verdict_of_an_earlier_sync,
+        flush_waits_for_the_verdict_of_a_sync_that_failed_meanwhile,
+        two_who_wait_for_the_verdict_of_others_do_not_wait_for_each_other,
         flush_that_the_disk_failed_is_no_old_news_of_a_write,
         NULL,
     };
