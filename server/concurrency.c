@@ -8,7 +8,7 @@
  * if that is half as fast, it costs 5 %, then 1.5 %.
  */
 #define EPOCH_SYNCS 32
-#define RESTS_FIRST 4
+#define RESTS_FIRST 1
 #define RESTS_MIN 16
 #define RESTS_MAX 64
 

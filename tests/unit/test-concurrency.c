@@ -239,7 +239,7 @@ START_TEST(guess_counts_until_a_trial_has_shown_better)
 {
     struct sim s = make_sim(PARALLEL, 16, LIMIT);
 
-    for (unsigned i = 0; i < 100; i++) {
+    for (unsigned i = 0; i < 50; i++) {
         ubd_concurrency_guess(&s.c, i % 2 == 0);
         ck_assert_uint_eq(s.c.max, i % 2 == 0 ? 1 : LIMIT);
         run(&s, 1);
