@@ -95,6 +95,24 @@ START_TEST(flush_that_may_sync_itself_does_not_join)
 }
 END_TEST
 
+/* It ends first. */
+START_TEST(flush_joins_the_earliest_of_those_that_cover_it)
+{
+    struct ubd_durability d;
+    struct flush first, second, joined;
+
+    ubd_durability_init(&d, false, 2);
+    ubd_durability_completed(&d, 10);
+    ck_assert_int_eq(arrive(&d, &first), UBD_FLUSH_LEAD);
+    ck_assert_int_eq(arrive(&d, &second), UBD_FLUSH_LEAD);
+    ck_assert_int_eq(arrive(&d, &joined), UBD_FLUSH_WAIT);
+    ck_assert_int_eq(finish(&d, &first, 0), 0);
+    ck_assert_int_eq(answer_of(&d, &joined), 0);
+    ck_assert_int_eq(finish(&d, &second, 0), 0);
+    ubd_durability_destroy(&d);
+}
+END_TEST
+
 START_TEST(all_who_wait_share_the_next_sync)
 {
     struct ubd_durability d;
@@ -399,6 +417,7 @@ main(void)
         sync_of_a_woken_leader_covers_only_what_was_there_when_it_began,
         flush_joins_a_running_sync_that_covers_it,
         flush_that_may_sync_itself_does_not_join,
+        flush_joins_the_earliest_of_those_that_cover_it,
         all_who_wait_share_the_next_sync,
         no_more_syncs_run_than_may,
         older_sync_that_ends_late_does_not_make_newer_data_volatile,
