@@ -196,6 +196,8 @@ enum ubd_kind { UBD_KINDS(UBD_AS_KIND) UBD_NR_KINDS };
       "FLUSH requests answered by a sync that another request led")        \
     X(CLEAN, "ubd_flushes_clean_total",                                    \
       "FLUSH requests answered without a sync, since nothing had changed") \
+    X(EARLY, "ubd_early_writeouts_total",                                  \
+      "writes whose write-out began at once, as a flush was expected")     \
     X(CACHE_FLUSHES, "ubd_cache_flushes_total",                            \
       "flushes of the disk's cache that write-out asked for")              \
     X(SYNCS_SUBMITTED, "ubd_syncs_submitted_total",                        \

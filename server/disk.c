@@ -421,6 +421,26 @@ ubd_read(struct ubd_disk *disk, void *buf, uint32_t len, uint64_t offset)
     return r;
 }
 
+/* A flush is expected that will have to write it: start now.  Nothing is
+ * durable by that.
+ */
+static void
+write_out_early(struct ubd_disk *disk, uint64_t len, uint64_t offset)
+{
+    const struct ubd_req req = {.op = UBD_OP_SUBMIT_WRITEOUT,
+                                .fd = disk->host.fd,
+                                .offset = offset,
+                                .len = len};
+
+    if (atomic_load_explicit(&disk->is_late, memory_order_relaxed))
+        return;
+    ubd_stats_count(&disk->stats, UBD_COUNT_EARLY);
+    if (ubd_disk_run(disk, &req) == 0)
+        return;
+    atomic_store(&disk->is_late, true);
+    (void)ubd_disk_make_durable(disk, NULL); /* It remembers a loss: (D4). */
+}
+
 static int
 write_now(struct ubd_disk *disk, const void *buf, uint32_t len, uint64_t offset,
           bool is_durable)
@@ -444,6 +464,9 @@ write_now(struct ubd_disk *disk, const void *buf, uint32_t len, uint64_t offset,
         ubd_durability_failed(d, len);
     else if (!is_durable)
         ubd_durability_completed(d, len); /* (D8) */
+    if (r == 0 && !is_durable && !disk->host.is_direct &&
+        ubd_durability_expects_flush(d, len))
+        write_out_early(disk, len, offset);
     return r;
 }
 

@@ -47,6 +47,7 @@ struct ubd_disk {
     struct ubd_cache_flush cache_flush; /* Off without writeback or syncs. */
     struct ubd_range_locks ranges;      /* Used with O_DIRECT only. */
     struct ubd_bounce bounce;
+    atomic_bool is_late;     /* (a) Nothing is written out early any more. */
     atomic_uint nr_failed;   /* (a) Syncs, of all or of a page. */
     atomic_uint unsupported; /* (a) Methods of zero.c that the host refused, */
     atomic_uint proven;      /* (a) and those that have worked. */

@@ -29,7 +29,9 @@
  *      a write with RWF_DSYNC, sync_file_range with a WAIT flag) has an open
  *      file to itself while it runs (lanes.h), so that it cannot take the
  *      report that another call's success depends on; and its failure is judged
- *      here or by a sync on another open file before anything is answered.
+ *      here or by a sync on another open file before anything is answered.  A
+ *      call that only starts to write takes no report, but may fail, and is
+ *      judged as the others are.
  *      [tests/model/durability.pml: D4]
  *
  * (D5) A durable write carries RWF_DSYNC.  O_DSYNC and RWF_DSYNC do not cover
@@ -89,6 +91,7 @@ struct ubd_sync {
     uint64_t id;                   /* (c) From 1. */
     uint64_t covered;              /* (c) Completed when it was submitted. */
     uint64_t covered_failed;       /* (c) Of that, not acknowledged. */
+    uint64_t bytes;                /* (c) Of that, since the one before. */
     uint64_t safe;                 /* (c) What was durable or failed then. */
     bool had_company;              /* (l) Another one ran at the same time. */
     bool is_settling;              /* (l) It waits for the others' verdict. */
@@ -97,6 +100,11 @@ struct ubd_sync {
 };
 
 struct ubd_durability {
+    /* The last sync that has begun, if the next one is soon expected, or 0.  By
+     * itself, as every write reads it.
+     */
+    _Alignas(UBD_CACHE_LINE) atomic_uint_fast64_t awaits_flush; /* (a) */
+
     /* Bytes of changes that have begun, and that reached the page cache; they
      * only grow.  In shards, so that writers share no cache line; sums are
      * taken with the lock held, so that they grow as well.  A release here and
@@ -105,6 +113,9 @@ struct ubd_durability {
     struct {
         _Alignas(UBD_CACHE_LINE) atomic_uint_fast64_t begun; /* (a) */
         atomic_uint_fast64_t completed;                      /* (a) */
+
+        /* For expects_flush: bytes completed while sync @seen was the last. */
+        atomic_uint_fast64_t seen, bytes; /* (a) */
     } changes[UBD_NR_SHARDS];
 
     pthread_mutex_t lock;
@@ -127,6 +138,8 @@ struct ubd_durability {
 
     /* What the disk has shown: (l) all. */
     struct ubd_concurrency syncs; /* How many at a time. */
+    uint64_t began;               /* Bytes completed when the last one began, */
+    uint64_t between;             /* and mean bytes for each flush so far. */
     uint64_t sync_ns;             /* Mean time of one alone. */
     unsigned nr_expected;         /* Flushes that may come together. */
     struct ubd_flusher *gatherer; /* The leader that waits for them. */
@@ -150,6 +163,12 @@ void ubd_durability_begun(struct ubd_durability *d, uint64_t bytes);
 
 /* It is in the page cache: (D8). */
 void ubd_durability_completed(struct ubd_durability *d, uint64_t bytes);
+
+/* A change of @bytes has completed: is a flush expected before much more is
+ * written?  Then it pays to start its write-out now, so that the flush finds it
+ * on its way.
+ */
+bool ubd_durability_expects_flush(struct ubd_durability *d, uint64_t bytes);
 
 /* It failed, and a part of it may be there. */
 void ubd_durability_failed(struct ubd_durability *d, uint64_t bytes);

@@ -146,6 +146,10 @@ ubd_io_syscall(const struct ubd_req *req)
         r = sync_file_range(req->fd, req->offset, req->len,
                             UBD_START_WRITEOUT_FLAGS);
         break;
+    case UBD_OP_SUBMIT_WRITEOUT:
+        r = sync_file_range(req->fd, req->offset, req->len,
+                            SYNC_FILE_RANGE_WRITE);
+        break;
     case UBD_OP_WAIT_WRITEOUT:
         r = sync_file_range(req->fd, req->offset, req->len, req->mode);
         break;

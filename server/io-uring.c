@@ -202,6 +202,7 @@ prepare(struct io_uring_sqe *sqe, const struct ubd_req *req)
         io_uring_prep_sync_file_range(sqe, req->fd, req->len, req->offset,
                                       req->mode);
         break;
+    case UBD_OP_SUBMIT_WRITEOUT:
     case UBD_OP_ZEROOUT:
     case UBD_OP_DISCARD:
         assert(!"has_ring_operation is asked first");
@@ -271,7 +272,8 @@ run_on_ring(struct uring_io *u, const struct ubd_req *req)
 static bool
 has_ring_operation(const struct ubd_req *req)
 {
-    return req->op != UBD_OP_ZEROOUT && req->op != UBD_OP_DISCARD;
+    return req->op != UBD_OP_ZEROOUT && req->op != UBD_OP_DISCARD &&
+           req->op != UBD_OP_SUBMIT_WRITEOUT;
 }
 
 /* Whoever syncs waits for it anyhow, so while syncs are short it makes the

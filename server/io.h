@@ -25,9 +25,13 @@ enum ubd_op {
     UBD_OP_ZEROOUT,   /* BLKZEROOUT, block devices only */
     UBD_OP_DISCARD,   /* BLKDISCARD, block devices only */
     UBD_OP_PREFETCH,  /* Read into the page cache, without waiting. */
-    UBD_OP_START_WRITEOUT, /* Start to write dirty pages of a range. */
-    UBD_OP_WAIT_WRITEOUT,  /* Wait for that; may take a report of a loss. */
-    UBD_OP_EVICT,          /* Drop clean pages of a range from the cache. */
+    UBD_OP_START_WRITEOUT,  /* Start to write dirty pages of a range. */
+    UBD_OP_WAIT_WRITEOUT,   /* Wait for that; may take a report of a loss. */
+    UBD_OP_SUBMIT_WRITEOUT, /* Start, but leave what is being written already:
+                             * waits at most for room in the disk's queue, and
+                             * takes no report.
+                             */
+    UBD_OP_EVICT,           /* Drop clean pages of a range from the cache. */
 };
 
 /* Linux skips a page that is being written already, also if it has become

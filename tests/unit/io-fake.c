@@ -68,6 +68,8 @@ kind_of(const struct ubd_req *req)
         return FAKE_DISCARD;
     case UBD_OP_START_WRITEOUT:
         return FAKE_START_WRITEOUT;
+    case UBD_OP_SUBMIT_WRITEOUT:
+        return FAKE_SUBMIT_WRITEOUT;
     case UBD_OP_WAIT_WRITEOUT:
         return FAKE_WAIT_WRITEOUT;
     case UBD_OP_EVICT:
@@ -344,6 +346,19 @@ run_start(struct fake *fake, struct call *call)
     return r;
 }
 
+/* Needs the lock.  Only starts: takes no report. */
+static int64_t
+run_submit(struct fake *fake, struct call *call)
+{
+    const struct ubd_req *req = call->req;
+
+    pass(fake, call, FAKE_RUNNING);
+    if (fake->has_no_power)
+        return -EIO;
+    set_pages(fake, req->offset, req->len, DIRTY, WRITING);
+    return 0;
+}
+
 /* Needs the lock. */
 static int64_t
 run_wait(struct fake *fake, struct call *call)
@@ -487,6 +502,8 @@ run(struct fake *fake, struct call *call)
         return run_sync(fake, call);
     case FAKE_SYNC_PAGE:
         return run_sync_page(fake, call);
+    case FAKE_SUBMIT_WRITEOUT:
+        return run_submit(fake, call);
     case FAKE_START_WRITEOUT:
         return run_start(fake, call);
     case FAKE_WAIT_WRITEOUT:

@@ -32,6 +32,7 @@ enum fake_kind {
     FAKE_PREFETCH,
     FAKE_SYNC_PAGE,
     FAKE_START_WRITEOUT, /* This one and those below are logged. */
+    FAKE_SUBMIT_WRITEOUT,
     FAKE_WAIT_WRITEOUT,
     FAKE_EVICT,
     FAKE_NR_KINDS,

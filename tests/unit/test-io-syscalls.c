@@ -291,6 +291,9 @@ START_TEST(every_request_is_the_call_that_does_it)
     req.op = UBD_OP_START_WRITEOUT;
     check_asked(ubd_io_syscall(&req), "sync_file_range", 4096, 8192,
                 SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE);
+    req.op = UBD_OP_SUBMIT_WRITEOUT;
+    check_asked(ubd_io_syscall(&req), "sync_file_range", 4096, 8192,
+                SYNC_FILE_RANGE_WRITE);
     req.op = UBD_OP_WAIT_WRITEOUT;
     req.mode = UBD_WAIT_WRITEOUT_FLAGS;
     check_asked(ubd_io_syscall(&req), "sync_file_range", 4096, 8192,
@@ -426,10 +429,11 @@ END_TEST
 START_TEST(what_reports_no_loss_is_asked_again_if_interrupted)
 {
     static const struct failing_case cases[] = {
-        {UBD_OP_READ,           false},
-        {UBD_OP_WRITE,          false},
-        {UBD_OP_ALLOCATE,       false},
-        {UBD_OP_START_WRITEOUT, false},
+        {UBD_OP_READ,            false},
+        {UBD_OP_WRITE,           false},
+        {UBD_OP_ALLOCATE,        false},
+        {UBD_OP_START_WRITEOUT,  false},
+        {UBD_OP_SUBMIT_WRITEOUT, false},
     };
     unsigned nr;
 
