@@ -182,6 +182,7 @@ lead_sync(struct ubd_disk *disk, struct ubd_sync *sync)
 
     sync->ns = ubd_now_ns() - start_ns;
     sync->submitted_ns = start_ns;
+    ubd_writeback_synced(&disk->writeback, dirty);
     if (disk->is_observed)
         sync->tid = gettid();
     if (r == 0) {
@@ -190,6 +191,7 @@ lead_sync(struct ubd_disk *disk, struct ubd_sync *sync)
          */
         give_lanes(disk, &used);
         ubd_cache_flush_synced(&disk->cache_flush, mark); /* (D3) */
+        ubd_writeout_settle(&disk->writeout);             /* (D4) */
         if (atomic_load(&disk->nr_failed) != nr_failed)
             ubd_durability_settle(d, sync); /* (D3) */
         r = ubd_durability_finish(d, sync, 0);
@@ -197,7 +199,6 @@ lead_sync(struct ubd_disk *disk, struct ubd_sync *sync)
         r = ubd_durability_finish(d, sync, r);
         give_lanes(disk, &used);
     }
-    ubd_writeback_synced(&disk->writeback, dirty);
     if (r < 0 && ubd_durability_error(d) == 0)
         forget_failure(disk);
     return r;
@@ -211,6 +212,17 @@ tell_of_loss(struct ubd_disk *disk)
 
     if (error && disk->lost && !atomic_flag_test_and_set(&disk->has_told))
         disk->lost(-error);
+}
+
+void
+ubd_disk_lost(void *opaque, int error)
+{
+    struct ubd_disk *disk = opaque;
+
+    if (!disk->policy->flush_syncs)
+        return;
+    ubd_durability_lost(&disk->durability, error); /* (D3) */
+    tell_of_loss(disk);
 }
 
 void
@@ -335,6 +347,7 @@ write_undisturbed(struct ubd_disk *disk, const struct ubd_req *req)
         if (r < 0)
             return r;
         ubd_cache_flush_settle(&disk->cache_flush);
+        ubd_writeout_settle(&disk->writeout); /* (D4) */
         if (atomic_load(&disk->nr_failed) == nr_failed)
             return 0;
     }
@@ -432,13 +445,15 @@ write_out_early(struct ubd_disk *disk, uint64_t len, uint64_t offset)
                                 .offset = offset,
                                 .len = len};
 
-    if (atomic_load_explicit(&disk->is_late, memory_order_relaxed))
+    int r;
+
+    if (atomic_load_explicit(&disk->no_early, memory_order_relaxed))
         return;
-    ubd_stats_count(&disk->stats, UBD_COUNT_EARLY);
-    if (ubd_disk_run(disk, &req) == 0)
-        return;
-    atomic_store(&disk->is_late, true);
-    (void)ubd_disk_make_durable(disk, NULL); /* It remembers a loss: (D4). */
+    r = ubd_writeout_start(&disk->writeout, disk->io, &req, true);
+    if (r == 0)
+        ubd_stats_count(&disk->stats, UBD_COUNT_EARLY);
+    else if (r != -EBUSY)
+        atomic_store(&disk->no_early, true);
 }
 
 static int
@@ -465,7 +480,7 @@ write_now(struct ubd_disk *disk, const void *buf, uint32_t len, uint64_t offset,
     else if (!is_durable)
         ubd_durability_completed(d, len); /* (D8) */
     if (r == 0 && !is_durable && !disk->host.is_direct &&
-        ubd_durability_expects_flush(d, len))
+        ubd_durability_expects_flush(d, len, offset))
         write_out_early(disk, len, offset);
     return r;
 }

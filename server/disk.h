@@ -19,6 +19,7 @@
 #include "stats.h"
 #include "ubd.h"
 #include "writeback.h"
+#include "writeout.h"
 
 /* Buffers for what O_DIRECT cannot take as it comes. */
 #define UBD_BOUNCE_SIZE (UINT64_C(1) << 20) /* One large write to the disk. */
@@ -43,11 +44,12 @@ struct ubd_disk {
     atomic_flag has_told;            /* (a) It has been called. */
     struct ubd_durability durability;
     struct ubd_stats_shards stats;
+    struct ubd_writeout writeout;
     struct ubd_writeback writeback;     /* Off with O_DIRECT. */
     struct ubd_cache_flush cache_flush; /* Off without writeback or syncs. */
     struct ubd_range_locks ranges;      /* Used with O_DIRECT only. */
     struct ubd_bounce bounce;
-    atomic_bool is_late;     /* (a) Nothing is written out early any more. */
+    atomic_bool no_early;    /* (a) Early write-out has failed: given up. */
     atomic_uint nr_failed;   /* (a) Syncs, of all or of a page. */
     atomic_uint unsupported; /* (a) Methods of zero.c that the host refused, */
     atomic_uint proven;      /* (a) and those that have worked. */
@@ -78,6 +80,9 @@ int ubd_disk_make_durable(struct ubd_disk *disk,
  * that, and a loss that it finds is remembered.
  */
 void ubd_disk_flush_cache(struct ubd_disk *disk, uint64_t offset);
+
+/* For ubd_writeout_init; @disk is a struct ubd_disk. */
+void ubd_disk_lost(void *disk, int error);
 
 /* observe.c: whatever has been durable on the way, this made the request so. */
 void ubd_observed_sync(struct ubd_disk *disk, const struct ubd_sync_span *sync);

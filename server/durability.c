@@ -19,13 +19,20 @@
 #define SLOW_SYNC_NS 1000000
 #define GATHER_NS(sync_ns) ((sync_ns) / 8 < 2000000 ? (sync_ns) / 8 : 2000000)
 
-/* A flush is soon if no more than that is written before it.  To start its
- * write-out costs a write some microseconds, and spares the flush the wait for
- * it: 10 % of the time with one write before each flush, and with 32 as well.
- * Where a sync is slow it gains nothing, and what is written meanwhile is in
- * its way.  After a burst, some flushes without one show that it is over.
+/* A flush is soon if no more than that is written before it (by one processor,
+ * where it is asked after each write).  To start its write-out costs a write
+ * some microseconds, and spares the flush the wait for it: 10 % of the time
+ * with one write before each flush.  Where a sync is slow it gains nothing, and
+ * what is written meanwhile is in its way.
  */
 #define SOON_BYTES (UINT64_C(256) << 10)
+
+/* Linux writes a folio at a time: what comes to one that is being written has
+ * to wait for that, and is written once more.
+ */
+#define PLACE_BYTES (UINT64_C(64) << 10)
+
+/* Of the mean: one burst is forgotten after some 16 flushes. */
 #define BETWEEN_MAX (UINT64_C(16) << 20)
 
 void
@@ -60,25 +67,40 @@ ubd_durability_completed(struct ubd_durability *d, uint64_t bytes)
                               memory_order_release);
 }
 
+static uint64_t
+read_relaxed(atomic_uint_fast64_t *value)
+{
+    return atomic_load_explicit(value, memory_order_relaxed);
+}
+
+static void
+set_relaxed(atomic_uint_fast64_t *value, uint64_t n)
+{
+    atomic_store_explicit(value, n, memory_order_relaxed);
+}
+
 bool
-ubd_durability_expects_flush(struct ubd_durability *d, uint64_t bytes)
+ubd_durability_expects_flush(struct ubd_durability *d, uint64_t bytes,
+                             uint64_t offset)
 {
     const uint64_t sync =
         atomic_load_explicit(&d->awaits_flush, memory_order_relaxed);
+    const uint64_t place = offset / PLACE_BYTES;
     const unsigned i = ubd_shard();
+    bool is_here = false;
 
     if (!sync)
         return false;
-    if (atomic_load_explicit(&d->changes[i].seen, memory_order_relaxed) ==
-        sync) {
-        bytes +=
-            atomic_load_explicit(&d->changes[i].bytes, memory_order_relaxed);
-    } else {
-        atomic_store_explicit(&d->changes[i].seen, sync, memory_order_relaxed);
-    }
     /* Another thread of the shard may undo it: it is a guess all the same. */
-    atomic_store_explicit(&d->changes[i].bytes, bytes, memory_order_relaxed);
-    return bytes <= SOON_BYTES;
+    if (read_relaxed(&d->changes[i].seen) == sync) {
+        bytes += read_relaxed(&d->changes[i].bytes);
+        is_here = read_relaxed(&d->changes[i].place) == place;
+    } else {
+        set_relaxed(&d->changes[i].seen, sync);
+    }
+    set_relaxed(&d->changes[i].bytes, bytes);
+    set_relaxed(&d->changes[i].place, place);
+    return bytes <= SOON_BYTES && !is_here;
 }
 
 void

@@ -30,9 +30,10 @@
  *      file to itself while it runs (lanes.h), so that it cannot take the
  *      report that another call's success depends on; and its failure is judged
  *      here or by a sync on another open file before anything is answered.  A
- *      call that only starts to write takes no report, but may fail, and is
- *      judged as the others are.
- *      [tests/model/durability.pml: D4]
+ *      call that only starts to write takes no report, but its errno may be the
+ *      only one of what it lost itself: that is a loss, and no success of a
+ * sync or durable write is answered before every such call that had begun has
+ * ended (writeout.h). [tests/model/durability.pml: D4]
  *
  * (D5) A durable write carries RWF_DSYNC.  O_DSYNC and RWF_DSYNC do not cover
  *      fallocate, so a durable zero or trim is followed by a sync.
@@ -114,8 +115,8 @@ struct ubd_durability {
         _Alignas(UBD_CACHE_LINE) atomic_uint_fast64_t begun; /* (a) */
         atomic_uint_fast64_t completed;                      /* (a) */
 
-        /* For expects_flush: bytes completed while sync @seen was the last. */
-        atomic_uint_fast64_t seen, bytes; /* (a) */
+        /* Of ubd_durability_expects_flush, since sync @seen has begun. */
+        atomic_uint_fast64_t seen, bytes, place; /* (a) */
     } changes[UBD_NR_SHARDS];
 
     pthread_mutex_t lock;
@@ -164,11 +165,12 @@ void ubd_durability_begun(struct ubd_durability *d, uint64_t bytes);
 /* It is in the page cache: (D8). */
 void ubd_durability_completed(struct ubd_durability *d, uint64_t bytes);
 
-/* A change of @bytes has completed: is a flush expected before much more is
- * written?  Then it pays to start its write-out now, so that the flush finds it
- * on its way.
+/* A write of @bytes at @offset has completed: is a flush expected before much
+ * more is written, and was nothing written here since the last one?  Then it
+ * pays to start its write-out now, so that the flush finds it on its way.
  */
-bool ubd_durability_expects_flush(struct ubd_durability *d, uint64_t bytes);
+bool ubd_durability_expects_flush(struct ubd_durability *d, uint64_t bytes,
+                                  uint64_t offset);
 
 /* It failed, and a part of it may be there. */
 void ubd_durability_failed(struct ubd_durability *d, uint64_t bytes);

@@ -31,7 +31,7 @@ static bool
 may_report_loss(const struct ubd_req *req)
 {
     return req->op == UBD_OP_SYNC || req->op == UBD_OP_WAIT_WRITEOUT ||
-           req->op == UBD_OP_SYNC_PAGE ||
+           req->op == UBD_OP_SYNC_PAGE || req->op == UBD_OP_WAIT_WRITING ||
            (req->op == UBD_OP_WRITE && req->is_durable);
 }
 
@@ -143,12 +143,13 @@ ubd_io_syscall(const struct ubd_req *req)
         r = ioctl(req->fd, BLKDISCARD, range);
         break;
     case UBD_OP_START_WRITEOUT:
-        r = sync_file_range(req->fd, req->offset, req->len,
-                            UBD_START_WRITEOUT_FLAGS);
-        break;
     case UBD_OP_SUBMIT_WRITEOUT:
         r = sync_file_range(req->fd, req->offset, req->len,
                             SYNC_FILE_RANGE_WRITE);
+        break;
+    case UBD_OP_WAIT_WRITING:
+        r = sync_file_range(req->fd, req->offset, req->len,
+                            UBD_WAIT_WRITEOUT_FLAGS);
         break;
     case UBD_OP_WAIT_WRITEOUT:
         r = sync_file_range(req->fd, req->offset, req->len, req->mode);

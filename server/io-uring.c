@@ -196,7 +196,11 @@ prepare(struct io_uring_sqe *sqe, const struct ubd_req *req)
         break;
     case UBD_OP_START_WRITEOUT:
         io_uring_prep_sync_file_range(sqe, req->fd, req->len, req->offset,
-                                      UBD_START_WRITEOUT_FLAGS);
+                                      SYNC_FILE_RANGE_WRITE);
+        break;
+    case UBD_OP_WAIT_WRITING:
+        io_uring_prep_sync_file_range(sqe, req->fd, req->len, req->offset,
+                                      UBD_WAIT_WRITEOUT_FLAGS);
         break;
     case UBD_OP_WAIT_WRITEOUT:
         io_uring_prep_sync_file_range(sqe, req->fd, req->len, req->offset,
@@ -337,6 +341,7 @@ uring_attempt(struct ubd_io *io, const struct ubd_req *req)
                    ? run_on_ring(u, req)
                    : ubd_io_syscall(req);
     case UBD_OP_START_WRITEOUT:
+    case UBD_OP_WAIT_WRITING:
     case UBD_OP_WAIT_WRITEOUT:
     case UBD_OP_SYNC_PAGE:
         return run_on_ring(u, req);

@@ -25,25 +25,18 @@ enum ubd_op {
     UBD_OP_ZEROOUT,   /* BLKZEROOUT, block devices only */
     UBD_OP_DISCARD,   /* BLKDISCARD, block devices only */
     UBD_OP_PREFETCH,  /* Read into the page cache, without waiting. */
-    UBD_OP_START_WRITEOUT,  /* Start to write dirty pages of a range. */
-    UBD_OP_WAIT_WRITEOUT,   /* Wait for that; may take a report of a loss. */
-    UBD_OP_SUBMIT_WRITEOUT, /* Start, but leave what is being written already:
-                             * waits at most for room in the disk's queue, and
-                             * takes no report.
+    UBD_OP_START_WRITEOUT,  /* Start to write dirty pages of a range, but those
+                             * that are being written already.  By writeout.h.
                              */
+    UBD_OP_SUBMIT_WRITEOUT, /* The same, never through a ring. */
+    UBD_OP_WAIT_WRITING,    /* Wait for what is being written now, and not for
+                             * a START; may take a report of a loss.
+                             */
+    UBD_OP_WAIT_WRITEOUT,   /* Wait for all of it; so may this. */
     UBD_OP_EVICT,           /* Drop clean pages of a range from the cache. */
 };
 
-/* Linux skips a page that is being written already, also if it has become
- * dirty again: so such a one is waited for first (sync_file_range(2)).
- */
-#define UBD_START_WRITEOUT_FLAGS \
-    (SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE)
-
-/* Wait only; or write what has been left, too, so that nothing is dirty when it
- * is evicted: for posix_fadvise(DONTNEED) would start to write that, and drop
- * it, whether or not it was written well.
- */
+/* Wait only; or write what has been left, too. */
 #define UBD_WAIT_WRITEOUT_FLAGS SYNC_FILE_RANGE_WAIT_BEFORE
 #define UBD_FINISH_WRITEOUT_FLAGS SYNC_FILE_RANGE_WRITE_AND_WAIT
 

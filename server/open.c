@@ -153,6 +153,7 @@ ubd_open(const struct ubd_config *config, struct ubd_disk **ret_disk,
     fill_info(disk, config);
     ubd_durability_init(&disk->durability,
                         disk->policy->durable == UBD_DURABLE_ALWAYS, SYNCS_MAX);
+    ubd_writeout_init(&disk->writeout, ubd_disk_lost, disk);
     ubd_range_locks_init(&disk->ranges);
     pthread_mutex_init(&disk->bounce.lock, NULL);
     *ret_disk = disk;
@@ -229,6 +230,7 @@ start_writeback(struct ubd_disk *disk)
 {
     const struct ubd_writeback_config config = {
         .io = disk->io,
+        .writeout = &disk->writeout,
         .fd = disk->host.fd_writeout,
         .size = disk->host.size,
         .limit = disk->dirty_limit,
@@ -271,6 +273,7 @@ ubd_close(struct ubd_disk *disk)
         disk->io->ops->close(disk->io);
     ubd_bounce_destroy(&disk->bounce);
     ubd_range_locks_destroy(&disk->ranges);
+    ubd_writeout_destroy(&disk->writeout);
     ubd_durability_destroy(&disk->durability);
     ubd_host_close(&disk->host);
     free(disk);

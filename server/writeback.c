@@ -395,19 +395,33 @@ will_evict(const struct ubd_writeback *wb, const struct piece *piece)
     return piece->is_stream && wb->config.evict && !wb->has_failed;
 }
 
+static struct ubd_req
+on_piece(const struct ubd_writeback *wb, enum ubd_op op,
+         const struct piece *piece)
+{
+    return (struct ubd_req){.op = op,
+                            .fd = wb->config.fd,
+                            .offset = piece->offset,
+                            .len = piece->len,
+                            .mode = UBD_WAIT_WRITEOUT_FLAGS};
+}
+
 static int
 run_on_piece(struct ubd_writeback *wb, enum ubd_op op,
              const struct piece *piece)
 {
-    const struct ubd_req req = {.op = op,
-                                .fd = wb->config.fd,
-                                .offset = piece->offset,
-                                .len = piece->len,
-                                .mode = will_evict(wb, piece)
-                                            ? UBD_FINISH_WRITEOUT_FLAGS
-                                            : UBD_WAIT_WRITEOUT_FLAGS};
+    const struct ubd_req req = on_piece(wb, op, piece);
 
     return ubd_io_run(wb->config.io, &req);
+}
+
+static int
+start_on_piece(struct ubd_writeback *wb, enum ubd_op op,
+               const struct piece *piece)
+{
+    const struct ubd_req req = on_piece(wb, op, piece);
+
+    return ubd_writeout_start(wb->config.writeout, wb->config.io, &req, false);
 }
 
 /* From now on nothing is evicted: which piece was lost is not known, as one
@@ -420,23 +434,43 @@ note_failure(struct ubd_writeback *wb)
     wb->must_ask = !wb->config.failed(wb->config.opaque);
 }
 
+/* Linux skips a page that is being written already, also if it has become
+ * dirty again: so such a one is waited for first.
+ */
 static void
 start_piece(struct ubd_writeback *wb, const struct piece *piece)
 {
     atomic_fetch_add(&wb->in_flight, piece->pages);
-    if (run_on_piece(wb, UBD_OP_START_WRITEOUT, piece) < 0) {
+    if (run_on_piece(wb, UBD_OP_WAIT_WRITING, piece) < 0)
         note_failure(wb);
-        /* It may have been an old report, and nothing started: once more. */
-        (void)run_on_piece(wb, UBD_OP_START_WRITEOUT, piece);
+    if (start_on_piece(wb, UBD_OP_START_WRITEOUT, piece) < 0) {
+        note_failure(wb);
+        /* The limit holds only if it is written: once more. */
+        (void)start_on_piece(wb, UBD_OP_START_WRITEOUT, piece);
     }
+}
+
+/* Write what has been left, so that nothing is dirty when it is evicted: for
+ * posix_fadvise(DONTNEED) would start to write that, and drop it, whether or
+ * not it was written well.
+ */
+static int
+finish_piece(struct ubd_writeback *wb, const struct piece *piece)
+{
+    const int r = start_on_piece(wb, UBD_OP_SUBMIT_WRITEOUT, piece);
+    const int r2 = run_on_piece(wb, UBD_OP_WAIT_WRITING, piece);
+
+    return r < 0 ? r : r2;
 }
 
 static void
 end_piece(struct ubd_writeback *wb, const struct piece *piece)
 {
     const uint64_t bytes = bytes_of(wb, piece->pages);
-    const int r = run_on_piece(wb, UBD_OP_WAIT_WRITEOUT, piece);
+    int r = run_on_piece(wb, UBD_OP_WAIT_WRITEOUT, piece);
 
+    if (r == 0 && will_evict(wb, piece))
+        r = finish_piece(wb, piece);
     if (r < 0)
         note_failure(wb);
     else

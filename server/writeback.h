@@ -24,6 +24,7 @@
 #include "dirty-map.h"
 #include "io.h"
 #include "shard.h"
+#include "writeout.h"
 
 #include <pthread.h>
 
@@ -31,6 +32,7 @@
 
 struct ubd_writeback_config {
     struct ubd_io *io;
+    struct ubd_writeout *writeout;
     int fd;         /* An open file that nobody else uses. */
     uint64_t size;  /* Of the disk. */
     uint64_t limit; /* Bytes. */

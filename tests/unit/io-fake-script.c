@@ -52,6 +52,20 @@ fake_fault_once(struct fake *fake, enum fake_kind kind, enum fake_fault fault,
 }
 
 void
+fake_lose_starting(struct fake *fake, unsigned nr, int error)
+{
+    static const enum fake_kind kinds[] = {FAKE_START_WRITEOUT,
+                                           FAKE_SUBMIT_WRITEOUT};
+
+    for (unsigned i = 0; i < 2; i++)
+        fake_script(fake, (struct fake_rule){.kind = kinds[i],
+                                             .fault = FAKE_LOSE,
+                                             .error = error,
+                                             .skip = nr,
+                                             .times = 1});
+}
+
+void
 fake_hold(struct fake *fake, enum fake_kind kind, enum fake_stage stage)
 {
     pthread_mutex_lock(&fake->lock);

@@ -70,6 +70,8 @@ kind_of(const struct ubd_req *req)
         return FAKE_START_WRITEOUT;
     case UBD_OP_SUBMIT_WRITEOUT:
         return FAKE_SUBMIT_WRITEOUT;
+    case UBD_OP_WAIT_WRITING:
+        return FAKE_WAIT_WRITING;
     case UBD_OP_WAIT_WRITEOUT:
         return FAKE_WAIT_WRITEOUT;
     case UBD_OP_EVICT:
@@ -198,7 +200,8 @@ is_covered(const struct fake_change *change, const struct call *call)
         return true;
     if (call->kind == FAKE_DURABLE)
         return change->seq == call->seq;
-    if (call->kind == FAKE_WAIT_WRITEOUT || call->kind == FAKE_SYNC_PAGE)
+    if (call->kind == FAKE_WAIT_WRITEOUT || call->kind == FAKE_SYNC_PAGE ||
+        call->kind == FAKE_START_WRITEOUT || call->kind == FAKE_SUBMIT_WRITEOUT)
         return change->offset < call->req->offset + call->len &&
                change->offset + change->len > call->req->offset;
     return change->returned > 0 && change->returned <= call->covered;
@@ -206,7 +209,7 @@ is_covered(const struct fake_change *change, const struct call *call)
 
 /* Needs the lock.  What was covered is clean afterwards, also if it is lost. */
 static void
-write_back(struct fake *fake, const struct call *call, int error)
+clean(struct fake *fake, const struct call *call, bool is_lost)
 {
     struct fake_change **link = &fake->changes;
 
@@ -217,7 +220,7 @@ write_back(struct fake *fake, const struct call *call, int error)
             link = &change->next;
             continue;
         }
-        if (error == 0)
+        if (!is_lost)
             put_on_disk(fake, change, change->offset,
                         change->offset + change->len);
         *link = change->next;
@@ -225,6 +228,13 @@ write_back(struct fake *fake, const struct call *call, int error)
         free(change);
     }
     fake->changes_end = link;
+}
+
+/* Needs the lock.  All open files are told of @error. */
+static void
+write_back(struct fake *fake, const struct call *call, int error)
+{
+    clean(fake, call, error < 0);
     if (error < 0) {
         fake->error = error;
         fake->error_seq++;
@@ -327,36 +337,37 @@ run_sync_page(struct fake *fake, struct call *call)
     return take_report(fake, call->req->fd);
 }
 
-/* Needs the lock.  As sync_file_range: an old report comes first, and then
- * nothing is started.  What is written out stays among the changes, since a
- * power cut may take it.
+/* Needs the lock.  As sync_file_range with WRITE: takes no report.  What is
+ * written out stays among the changes, since a power cut may take it.
  */
 static int64_t
 run_start(struct fake *fake, struct call *call)
 {
     const struct ubd_req *req = call->req;
-    int r;
 
     pass(fake, call, FAKE_RUNNING);
     if (fake->has_no_power)
         return -EIO;
-    r = take_report(fake, req->fd);
-    if (r == 0)
-        set_pages(fake, req->offset, req->len, DIRTY, WRITING);
-    return r;
+    if (call->fault.fault == FAKE_LOSE) {
+        clean(fake, call, true);
+        set_pages(fake, req->offset, req->len, ANY, CLEAN);
+        return call->fault.error;
+    }
+    set_pages(fake, req->offset, req->len, DIRTY, WRITING);
+    return 0;
 }
 
-/* Needs the lock.  Only starts: takes no report. */
+/* Needs the lock. */
 static int64_t
-run_submit(struct fake *fake, struct call *call)
+run_wait_writing(struct fake *fake, struct call *call)
 {
     const struct ubd_req *req = call->req;
 
     pass(fake, call, FAKE_RUNNING);
     if (fake->has_no_power)
         return -EIO;
-    set_pages(fake, req->offset, req->len, DIRTY, WRITING);
-    return 0;
+    set_pages(fake, req->offset, req->len, WRITING, CLEAN);
+    return take_report(fake, req->fd);
 }
 
 /* Needs the lock. */
@@ -502,10 +513,11 @@ run(struct fake *fake, struct call *call)
         return run_sync(fake, call);
     case FAKE_SYNC_PAGE:
         return run_sync_page(fake, call);
-    case FAKE_SUBMIT_WRITEOUT:
-        return run_submit(fake, call);
     case FAKE_START_WRITEOUT:
+    case FAKE_SUBMIT_WRITEOUT:
         return run_start(fake, call);
+    case FAKE_WAIT_WRITING:
+        return run_wait_writing(fake, call);
     case FAKE_WAIT_WRITEOUT:
         return run_wait(fake, call);
     case FAKE_EVICT:

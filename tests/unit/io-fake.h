@@ -31,6 +31,7 @@ enum fake_kind {
     FAKE_DISCARD,
     FAKE_PREFETCH,
     FAKE_SYNC_PAGE,
+    FAKE_WAIT_WRITING,
     FAKE_START_WRITEOUT, /* This one and those below are logged. */
     FAKE_SUBMIT_WRITEOUT,
     FAKE_WAIT_WRITEOUT,
@@ -43,7 +44,8 @@ enum fake_fault {
     FAKE_FAIL,  /* Returns .error; nothing else happens. */
     FAKE_SHORT, /* Transfers .bytes only. */
     FAKE_LOSE,  /* Its own writeback fails with .error (SYNC, SYNC_PAGE,
-                 * DURABLE, WAIT_WRITEOUT).
+                 * DURABLE, WAIT_WRITEOUT); of START_WRITEOUT and
+                 * SUBMIT_WRITEOUT that is the only report, as on ext4.
                  */
 };
 
@@ -179,6 +181,9 @@ unsigned fake_pieces(struct fake *fake, enum fake_kind kind,
 
 /* The kernel writes back everything that is not on the disk, and fails. */
 void fake_lose(struct fake *fake, int error);
+
+/* After @nr of them, one that starts to write out loses its range instead. */
+void fake_lose_starting(struct fake *fake, unsigned nr, int error);
 
 /* The kernel writes back everything, and succeeds. */
 void fake_write_back(struct fake *fake);

@@ -290,7 +290,10 @@ START_TEST(every_request_is_the_call_that_does_it)
     check_asked(ubd_io_syscall(&req), "ioctl", 4096, 8192, BLKDISCARD);
     req.op = UBD_OP_START_WRITEOUT;
     check_asked(ubd_io_syscall(&req), "sync_file_range", 4096, 8192,
-                SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE);
+                SYNC_FILE_RANGE_WRITE);
+    req.op = UBD_OP_WAIT_WRITING;
+    check_asked(ubd_io_syscall(&req), "sync_file_range", 4096, 8192,
+                SYNC_FILE_RANGE_WAIT_BEFORE);
     req.op = UBD_OP_SUBMIT_WRITEOUT;
     check_asked(ubd_io_syscall(&req), "sync_file_range", 4096, 8192,
                 SYNC_FILE_RANGE_WRITE);

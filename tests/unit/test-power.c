@@ -227,8 +227,10 @@ run_seed(const struct scenario *s, uint64_t seed)
     pthread_mutex_init(&load->lock, NULL);
     fake->chaos = seed;
     fake->cut_after = 20 + fake_random(&random) % 200;
-    if (s->loses)
+    if (s->loses && seed % 2)
         fake->lose_after = 1 + fake_random(&random) % fake->cut_after;
+    else if (s->loses)
+        fake_lose_starting(fake, fake_random(&random) % 16, -EIO);
     run_workers(load);
     fake_cut(fake, seed);
     check_survivors(load, fake);

@@ -243,10 +243,18 @@ run_seed(const struct scenario *s, uint64_t seed)
     fake->chaos = seed;
     if (oracle_random(&state) % 2)
         fake->cut_after = 50 + oracle_random(&state) % 400;
-    if (s->loses)
+    if (s->loses && seed % 2)
         fake->lose_after = 1 + oracle_random(&state) % 300;
+    else if (s->loses)
+        fake_lose_starting(fake, oracle_random(&state) % 16, -EIO);
     if (s->fails)
         script_failures(fake, &state);
+    if (s->fails && !s->loses) /* Early write-out is given up then. */
+        fake_script(fake, (struct fake_rule){.kind = FAKE_SUBMIT_WRITEOUT,
+                                             .fault = FAKE_FAIL,
+                                             .error = -ENOMEM,
+                                             .skip = oracle_random(&state) % 40,
+                                             .times = 1});
     for (unsigned i = 0; i < NR_THREADS; i++)
         start_work(&worker[i], disk, i, seed);
     for (unsigned i = 0; i < NR_THREADS; i++)

@@ -203,7 +203,7 @@ START_TEST(flush_makes_room_for_a_writer_that_waits)
 {
     struct fake *fake = fake_new(SIZE);
     struct ubd_disk *disk = unit_limited_disk(fake, "barrier", SMALL, false);
-    struct unit_job job;
+    struct unit_job job, flush;
 
     fake_hold(fake, FAKE_START_WRITEOUT, FAKE_RUNNING);
     write_at(disk, 0, EARLY * PAGE);
@@ -215,9 +215,10 @@ START_TEST(flush_makes_room_for_a_writer_that_waits)
     while (stats_of(disk).dirty_bytes < EARLY * PAGE + 11 * 64 * KIB)
         sched_yield();
 
-    ck_assert_int_eq(ubd_flush(disk), 0);
+    unit_start_flush(&flush, disk);
     ck_assert_int_eq(unit_join(&job), 0);
-    fake_unhold(fake, FAKE_START_WRITEOUT);
+    fake_unhold(fake, FAKE_START_WRITEOUT); /* The flush waits for that. */
+    ck_assert_int_eq(unit_join(&flush), 0);
     unit_close(disk, fake);
 }
 END_TEST

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ *
+ * Starting to write out, and who waits until it is known how that went.
+ */
+#include "writeout.h"
+
+#include <errno.h>
+
+void
+ubd_writeout_init(struct ubd_writeout *w, void (*lost)(void *opaque, int error),
+                  void *opaque)
+{
+    *w = (struct ubd_writeout){.lost = lost, .opaque = opaque};
+    pthread_mutex_init(&w->lock, NULL);
+    pthread_cond_init(&w->ended, NULL);
+}
+
+void
+ubd_writeout_destroy(struct ubd_writeout *w)
+{
+    pthread_cond_destroy(&w->ended);
+    pthread_mutex_destroy(&w->lock);
+}
+
+static void
+end(struct ubd_writeout *w)
+{
+    if (atomic_fetch_sub(&w->nr_running, 1) != 1 ||
+        !atomic_load(&w->nr_waiting))
+        return;
+    pthread_mutex_lock(&w->lock);
+    pthread_cond_broadcast(&w->ended);
+    pthread_mutex_unlock(&w->lock);
+}
+
+/* Either we see who waits, or they see us. */
+static bool
+begin(struct ubd_writeout *w, bool may_skip)
+{
+    atomic_fetch_add(&w->nr_running, 1);
+    if (!may_skip || !atomic_load(&w->nr_waiting))
+        return true;
+    end(w);
+    return false;
+}
+
+/* Memory that lacks, and a host that does not let us: the pages stay dirty. */
+static bool
+is_loss(int error)
+{
+    switch (-error) {
+    case ENOMEM:
+    case EINTR:
+    case EAGAIN:
+    case EPERM:
+    case EACCES:
+    case EBADF:
+    case EINVAL:
+    case ENOSYS:
+    case EOPNOTSUPP:
+    case ESPIPE:
+        return false;
+    default:
+        return true;
+    }
+}
+
+int
+ubd_writeout_start(struct ubd_writeout *w, struct ubd_io *io,
+                   const struct ubd_req *req, bool may_skip)
+{
+    int r;
+
+    if (!begin(w, may_skip))
+        return -EBUSY;
+    r = ubd_io_run(io, req);
+    if (r < 0 && is_loss(r))
+        w->lost(w->opaque, r);
+    end(w);
+    return r;
+}
+
+void
+ubd_writeout_settle(struct ubd_writeout *w)
+{
+    if (atomic_load(&w->nr_running) == 0)
+        return;
+    pthread_mutex_lock(&w->lock);
+    atomic_fetch_add(&w->nr_waiting, 1);
+    while (atomic_load(&w->nr_running) > 0)
+        pthread_cond_wait(&w->ended, &w->lock);
+    atomic_fetch_sub(&w->nr_waiting, 1);
+    pthread_mutex_unlock(&w->lock);
+}
