@@ -27,6 +27,11 @@
  */
 #define SOON_BYTES (UINT64_C(256) << 10)
 
+/* So many flushes together keep the processors busy, and their sync writes all
+ * their data at once: better left to that.
+ */
+#define CROWD 8
+
 /* Linux writes a folio at a time: what comes to one that is being written has
  * to wait for that, and is written once more.
  */
@@ -157,11 +162,12 @@ find_covering_sync(struct ubd_durability *d, uint64_t target)
     return found;
 }
 
-/* Needs the lock.  Is the next flush soon, and its sync a fast one? */
+/* Needs the lock.  Is the next flush soon, its sync a fast one, and its own? */
 static bool
 is_flush_soon(const struct ubd_durability *d)
 {
-    return d->between <= SOON_BYTES && d->sync_ns < SLOW_SYNC_NS;
+    return d->between <= SOON_BYTES && d->sync_ns < SLOW_SYNC_NS &&
+           d->nr_expected < CROWD;
 }
 
 /* Needs the lock. */

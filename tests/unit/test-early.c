@@ -95,21 +95,42 @@ START_TEST(nothing_is_written_out_early_twice_at_one_place)
 }
 END_TEST
 
+/* @nr flushes that share a sync, after @bytes were written. */
+static void
+flush_together(struct ubd_durability *d, unsigned nr, uint64_t bytes)
+{
+    struct flush f[16];
+
+    ubd_durability_completed(d, bytes);
+    ck_assert_int_eq(arrive(d, &f[0]), UBD_FLUSH_LEAD);
+    for (unsigned i = 1; i < nr; i++)
+        ck_assert_int_eq(arrive(d, &f[i]), UBD_FLUSH_WAIT);
+    ck_assert_int_eq(finish(d, &f[0], 0), 0);
+    for (unsigned i = 1; i < nr; i++)
+        ck_assert_int_eq(answer_of(d, &f[i]), 0);
+}
+
 START_TEST(flushes_that_share_a_sync_share_what_was_written)
 {
     struct ubd_durability d;
-    struct flush leader, follower[3];
 
     learn_to_expect(&d);
-    for (unsigned i = 0; i < TO_LEARN; i++) { /* 800 KiB for four of them. */
-        ubd_durability_completed(&d, 800 * KIB);
-        ck_assert_int_eq(arrive(&d, &leader), UBD_FLUSH_LEAD);
-        for (unsigned j = 0; j < 3; j++)
-            ck_assert_int_eq(arrive(&d, &follower[j]), UBD_FLUSH_WAIT);
-        ck_assert_int_eq(finish(&d, &leader, 0), 0);
-        for (unsigned j = 0; j < 3; j++)
-            ck_assert_int_eq(answer_of(&d, &follower[j]), 0);
-    }
+    for (unsigned i = 0; i < TO_LEARN; i++)
+        flush_together(&d, 4, 800 * KIB);
+    ck_assert(ubd_durability_expects_flush(&d, 4096, 0));
+    ubd_durability_destroy(&d);
+}
+END_TEST
+
+START_TEST(what_many_flush_together_is_left_to_their_sync)
+{
+    struct ubd_durability d;
+
+    learn_to_expect(&d);
+    flush_together(&d, 8, 32 * KIB);
+    flush_together(&d, 7, 28 * KIB); /* That comes after the eight. */
+    ck_assert(!ubd_durability_expects_flush(&d, 4096, 0));
+    flush_together(&d, 7, 28 * KIB);
     ck_assert(ubd_durability_expects_flush(&d, 4096, 0));
     ubd_durability_destroy(&d);
 }
@@ -306,6 +327,7 @@ main(void)
         flush_that_does_not_come_is_no_longer_expected,
         nothing_is_written_out_early_twice_at_one_place,
         flushes_that_share_a_sync_share_what_was_written,
+        what_many_flush_together_is_left_to_their_sync,
         nobody_hurries_before_a_slow_sync,
         write_out_begins_with_the_write_and_flushes_sync_all_the_same,
         only_writes_to_the_page_cache_are_written_out_early,
