@@ -12,13 +12,13 @@ ubd_writeout_init(struct ubd_writeout *w, void (*lost)(void *opaque, int error),
 {
     *w = (struct ubd_writeout){.lost = lost, .opaque = opaque};
     pthread_mutex_init(&w->lock, NULL);
-    pthread_cond_init(&w->ended, NULL);
+    pthread_cond_init(&w->idle, NULL);
 }
 
 void
 ubd_writeout_destroy(struct ubd_writeout *w)
 {
-    pthread_cond_destroy(&w->ended);
+    pthread_cond_destroy(&w->idle);
     pthread_mutex_destroy(&w->lock);
 }
 
@@ -29,7 +29,10 @@ end(struct ubd_writeout *w)
         !atomic_load(&w->nr_waiting))
         return;
     pthread_mutex_lock(&w->lock);
-    pthread_cond_broadcast(&w->ended);
+    if (atomic_load(&w->nr_running) == 0) { /* Still, and so later than */
+        w->nr_idle++;                       /* whoever waits began to. */
+        pthread_cond_broadcast(&w->idle);
+    }
     pthread_mutex_unlock(&w->lock);
 }
 
@@ -80,15 +83,21 @@ ubd_writeout_start(struct ubd_writeout *w, struct ubd_io *io,
     return r;
 }
 
+/* Others may begin before we are awake again, so it is enough that there was a
+ * moment without any.
+ */
 void
 ubd_writeout_settle(struct ubd_writeout *w)
 {
+    uint64_t nr_idle;
+
     if (atomic_load(&w->nr_running) == 0)
         return;
     pthread_mutex_lock(&w->lock);
+    nr_idle = w->nr_idle;
     atomic_fetch_add(&w->nr_waiting, 1);
-    while (atomic_load(&w->nr_running) > 0)
-        pthread_cond_wait(&w->ended, &w->lock);
+    while (atomic_load(&w->nr_running) > 0 && w->nr_idle == nr_idle)
+        pthread_cond_wait(&w->idle, &w->lock);
     atomic_fetch_sub(&w->nr_waiting, 1);
     pthread_mutex_unlock(&w->lock);
 }

@@ -24,9 +24,10 @@ struct ubd_writeout {
     atomic_uint nr_running;                /* (a) Calls. */
     atomic_uint nr_waiting;                /* (a) For those to end. */
     pthread_mutex_t lock;
-    pthread_cond_t ended; /* Broadcast when the last one has, if they wait. */
+    pthread_cond_t idle; /* Broadcast when none runs any more, if they wait. */
+    uint64_t nr_idle;    /* (l) How often that was. */
 };
-/* Locking key: (c) constant after init, (a) atomic. */
+/* Locking key: (l) lock, (c) constant after init, (a) atomic. */
 
 void ubd_writeout_init(struct ubd_writeout *w,
                        void (*lost)(void *opaque, int error), void *opaque);
