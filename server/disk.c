@@ -444,7 +444,6 @@ write_out_early(struct ubd_disk *disk, uint64_t len, uint64_t offset)
                                 .fd = disk->host.fd,
                                 .offset = offset,
                                 .len = len};
-
     int r;
 
     if (atomic_load_explicit(&disk->no_early, memory_order_relaxed))
@@ -452,7 +451,7 @@ write_out_early(struct ubd_disk *disk, uint64_t len, uint64_t offset)
     r = ubd_writeout_start(&disk->writeout, disk->io, &req, true);
     if (r == 0)
         ubd_stats_count(&disk->stats, UBD_COUNT_EARLY);
-    else if (r != -EBUSY)
+    else if (r < 0)
         atomic_store(&disk->no_early, true);
 }
 

@@ -22,18 +22,20 @@
  *      none of a sync beside which another one is known to have failed, before
  *      that is judged.  (Not covered: two syncs of flushes, or two durable
  *      writes, end at the same moment, and the disk has failed the flush of
- *      the one that is heard later.)
+ *      the one that is heard later; or that one has lost, with its errno for
+ *      the only report, what the other one was to write, too.)
  *      [tests/model/durability.pml: D3]
  *
  * (D4) Every call that can take such a report (fdatasync, also of a page only,
  *      a write with RWF_DSYNC, sync_file_range with a WAIT flag) has an open
  *      file to itself while it runs (lanes.h), so that it cannot take the
  *      report that another call's success depends on; and its failure is judged
- *      here or by a sync on another open file before anything is answered.  A
- *      call that only starts to write takes no report, but its errno may be the
- *      only one of what it lost itself: that is a loss, and no success of a
- * sync or durable write is answered before every such call that had begun has
- * ended (writeout.h). [tests/model/durability.pml: D4]
+ *      here or by a sync on another open file before anything is answered.
+ *      [tests/model/durability.pml: D4]
+ *      A call that only starts to write takes no report, but its errno may be
+ *      the only one of what it lost itself: that is a loss, and no success of a
+ *      sync or durable write is answered before every such call that had begun
+ *      has ended (writeout.h; not in the model).
  *
  * (D5) A durable write carries RWF_DSYNC.  O_DSYNC and RWF_DSYNC do not cover
  *      fallocate, so a durable zero or trim is followed by a sync.

@@ -35,6 +35,13 @@ may_report_loss(const struct ubd_req *req)
            (req->op == UBD_OP_WRITE && req->is_durable);
 }
 
+static bool
+starts_writeout(const struct ubd_req *req)
+{
+    return req->op == UBD_OP_START_WRITEOUT ||
+           req->op == UBD_OP_SUBMIT_WRITEOUT;
+}
+
 int
 ubd_io_run(struct ubd_io *io, const struct ubd_req *req)
 {
@@ -50,6 +57,8 @@ ubd_io_run(struct ubd_io *io, const struct ubd_req *req)
         left.len = wanted;
         if (may_report_loss(req) && (done == -EINTR || done == -EAGAIN))
             return -EIO; /* Perhaps the only report; not to be asked again. */
+        if (starts_writeout(req)) /* Nothing was started, or see writeout.h. */
+            return done < 0 ? done : 0;
         if (done == -EINTR)
             continue;
         if (done == -EAGAIN) {
@@ -148,9 +157,6 @@ ubd_io_syscall(const struct ubd_req *req)
                             SYNC_FILE_RANGE_WRITE);
         break;
     case UBD_OP_WAIT_WRITING:
-        r = sync_file_range(req->fd, req->offset, req->len,
-                            UBD_WAIT_WRITEOUT_FLAGS);
-        break;
     case UBD_OP_WAIT_WRITEOUT:
         r = sync_file_range(req->fd, req->offset, req->len, req->mode);
         break;

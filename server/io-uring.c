@@ -199,9 +199,6 @@ prepare(struct io_uring_sqe *sqe, const struct ubd_req *req)
                                       SYNC_FILE_RANGE_WRITE);
         break;
     case UBD_OP_WAIT_WRITING:
-        io_uring_prep_sync_file_range(sqe, req->fd, req->len, req->offset,
-                                      UBD_WAIT_WRITEOUT_FLAGS);
-        break;
     case UBD_OP_WAIT_WRITEOUT:
         io_uring_prep_sync_file_range(sqe, req->fd, req->len, req->offset,
                                       req->mode);

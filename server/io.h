@@ -26,17 +26,22 @@ enum ubd_op {
     UBD_OP_DISCARD,   /* BLKDISCARD, block devices only */
     UBD_OP_PREFETCH,  /* Read into the page cache, without waiting. */
     UBD_OP_START_WRITEOUT,  /* Start to write dirty pages of a range, but those
-                             * that are being written already.  By writeout.h.
+                             * that are locked or being written already.  Only
+                             * by writeout.h.
                              */
-    UBD_OP_SUBMIT_WRITEOUT, /* The same, never through a ring. */
-    UBD_OP_WAIT_WRITING,    /* Wait for what is being written now, and not for
-                             * a START; may take a report of a loss.
+    UBD_OP_SUBMIT_WRITEOUT, /* The same at once: a ring's hand-over would take
+                             * longer than the call.
                              */
-    UBD_OP_WAIT_WRITEOUT,   /* Wait for all of it; so may this. */
+    UBD_OP_WAIT_WRITEOUT,   /* Wait for that; may take a report of a loss. */
+    UBD_OP_WAIT_WRITING,    /* The same call, before a START or an eviction
+                             * (tests tell them apart).
+                             */
     UBD_OP_EVICT,           /* Drop clean pages of a range from the cache. */
 };
 
-/* Wait only; or write what has been left, too. */
+/* Modes of both WAITs: wait only; or write first what has been left, whatever
+ * it is that keeps it (locks, lack of memory).
+ */
 #define UBD_WAIT_WRITEOUT_FLAGS SYNC_FILE_RANGE_WAIT_BEFORE
 #define UBD_FINISH_WRITEOUT_FLAGS SYNC_FILE_RANGE_WRITE_AND_WAIT
 
@@ -47,7 +52,7 @@ struct ubd_req {
     void *buf; /* READ, WRITE; a write only reads it. */
     uint64_t offset;
     uint64_t len;
-    int mode;        /* ALLOCATE: FALLOC_FL_*; WAIT_WRITEOUT: see below. */
+    int mode;        /* ALLOCATE: FALLOC_FL_*; WAIT_*: UBD_*_FLAGS. */
     bool is_durable; /* WRITE: RWF_DSYNC. */
     bool is_direct;  /* READ, WRITE: @fd has O_DIRECT; no page cache. */
 };

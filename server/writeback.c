@@ -396,21 +396,22 @@ will_evict(const struct ubd_writeback *wb, const struct piece *piece)
 }
 
 static struct ubd_req
-on_piece(const struct ubd_writeback *wb, enum ubd_op op,
+on_piece(const struct ubd_writeback *wb, enum ubd_op op, int mode,
          const struct piece *piece)
 {
     return (struct ubd_req){.op = op,
                             .fd = wb->config.fd,
                             .offset = piece->offset,
                             .len = piece->len,
-                            .mode = UBD_WAIT_WRITEOUT_FLAGS};
+                            .mode = mode};
 }
 
+/* @mode: for a WAIT; see io.h. */
 static int
-run_on_piece(struct ubd_writeback *wb, enum ubd_op op,
+run_on_piece(struct ubd_writeback *wb, enum ubd_op op, int mode,
              const struct piece *piece)
 {
-    const struct ubd_req req = on_piece(wb, op, piece);
+    const struct ubd_req req = on_piece(wb, op, mode, piece);
 
     return ubd_io_run(wb->config.io, &req);
 }
@@ -419,7 +420,7 @@ static int
 start_on_piece(struct ubd_writeback *wb, enum ubd_op op,
                const struct piece *piece)
 {
-    const struct ubd_req req = on_piece(wb, op, piece);
+    const struct ubd_req req = on_piece(wb, op, 0, piece);
 
     return ubd_writeout_start(wb->config.writeout, wb->config.io, &req, false);
 }
@@ -441,7 +442,8 @@ static void
 start_piece(struct ubd_writeback *wb, const struct piece *piece)
 {
     atomic_fetch_add(&wb->in_flight, piece->pages);
-    if (run_on_piece(wb, UBD_OP_WAIT_WRITING, piece) < 0)
+    if (run_on_piece(wb, UBD_OP_WAIT_WRITING, UBD_WAIT_WRITEOUT_FLAGS, piece) <
+        0)
         note_failure(wb);
     if (start_on_piece(wb, UBD_OP_START_WRITEOUT, piece) < 0) {
         note_failure(wb);
@@ -452,13 +454,15 @@ start_piece(struct ubd_writeback *wb, const struct piece *piece)
 
 /* Write what has been left, so that nothing is dirty when it is evicted: for
  * posix_fadvise(DONTNEED) would start to write that, and drop it, whether or
- * not it was written well.
+ * not it was written well.  First what can tell of its own losses, then what
+ * leaves nothing.
  */
 static int
 finish_piece(struct ubd_writeback *wb, const struct piece *piece)
 {
     const int r = start_on_piece(wb, UBD_OP_SUBMIT_WRITEOUT, piece);
-    const int r2 = run_on_piece(wb, UBD_OP_WAIT_WRITING, piece);
+    const int r2 =
+        run_on_piece(wb, UBD_OP_WAIT_WRITING, UBD_FINISH_WRITEOUT_FLAGS, piece);
 
     return r < 0 ? r : r2;
 }
@@ -467,7 +471,8 @@ static void
 end_piece(struct ubd_writeback *wb, const struct piece *piece)
 {
     const uint64_t bytes = bytes_of(wb, piece->pages);
-    int r = run_on_piece(wb, UBD_OP_WAIT_WRITEOUT, piece);
+    int r =
+        run_on_piece(wb, UBD_OP_WAIT_WRITEOUT, UBD_WAIT_WRITEOUT_FLAGS, piece);
 
     if (r == 0 && will_evict(wb, piece))
         r = finish_piece(wb, piece);
@@ -476,7 +481,7 @@ end_piece(struct ubd_writeback *wb, const struct piece *piece)
     else
         atomic_fetch_add_explicit(&wb->written, bytes, memory_order_relaxed);
     if (will_evict(wb, piece))
-        (void)run_on_piece(wb, UBD_OP_EVICT, piece); /* A hint. */
+        (void)run_on_piece(wb, UBD_OP_EVICT, 0, piece); /* A hint. */
     give_room(wb, piece->pages);
     atomic_fetch_sub(&wb->in_flight, piece->pages);
     if (r == 0 && wb->config.written)

@@ -16,7 +16,7 @@
  * Written out is not durable: nothing here answers a flush.  Waiting for
  * writeback can take the report of a loss, so that is done on an open file of
  * our own, whose reports nobody else needs (durability.h, rule D4), and what
- * is heard there is passed on.
+ * is heard there is passed on.  Starting it can lose data: writeout.h.
  */
 #ifndef UBD_WRITEBACK_H
 #define UBD_WRITEBACK_H

@@ -36,10 +36,14 @@ end(struct ubd_writeout *w)
     pthread_mutex_unlock(&w->lock);
 }
 
-/* Either we see who waits, or they see us. */
+/* Either we see who waits, or they see us.  The first look spares those who
+ * wait an end that is not the last one.
+ */
 static bool
 begin(struct ubd_writeout *w, bool may_skip)
 {
+    if (may_skip && atomic_load(&w->nr_waiting))
+        return false;
     atomic_fetch_add(&w->nr_running, 1);
     if (!may_skip || !atomic_load(&w->nr_waiting))
         return true;
@@ -47,7 +51,9 @@ begin(struct ubd_writeout *w, bool may_skip)
     return false;
 }
 
-/* Memory that lacks, and a host that does not let us: the pages stay dirty. */
+/* Memory that lacks, and a host that does not let us: the pages stay dirty, or
+ * the file system marks the file as others than ext4 do.
+ */
 static bool
 is_loss(int error)
 {
@@ -75,7 +81,7 @@ ubd_writeout_start(struct ubd_writeout *w, struct ubd_io *io,
     int r;
 
     if (!begin(w, may_skip))
-        return -EBUSY;
+        return 1;
     r = ubd_io_run(io, req);
     if (r < 0 && is_loss(r))
         w->lost(w->opaque, r);

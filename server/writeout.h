@@ -8,6 +8,9 @@
  * 6.18).  So an error is a loss, unless it says that nothing was started; and
  * a sync or durable write beside it, which found nothing left to write, is not
  * answered before it is known (durability.h, D4).
+ *
+ * Not covered: what Linux starts to write by itself, or while it evicts, and
+ * fails so; nobody is told of that.
  */
 #ifndef UBD_WRITEOUT_H
 #define UBD_WRITEOUT_H
@@ -36,7 +39,7 @@ void ubd_writeout_init(struct ubd_writeout *w,
 void ubd_writeout_destroy(struct ubd_writeout *w);
 
 /* Run @req, a START_WRITEOUT or SUBMIT_WRITEOUT.  0 or a negative errno.  With
- * @may_skip -EBUSY, and nothing done, if somebody waits for those that run.
+ * @may_skip 1, and nothing done, if somebody waits for those that run.
  */
 int ubd_writeout_start(struct ubd_writeout *w, struct ubd_io *io,
                        const struct ubd_req *req, bool may_skip);

@@ -127,22 +127,22 @@ can_try(struct ubd_disk *disk, enum method method, unsigned flags)
  * on the disk (6.18: blkdev_fallocate, ext4_punch_hole).  A flush in between
  * would find nothing to write, succeed, and a power cut would bring back what
  * was there before either.  So it is written out first, as XFS does itself; the
- * flush's sync then covers it: (D1).  If it is not written well, this open
- * file, which is no lane, is told in vain, and every lane will be: (D4).
+ * flush's sync then covers it: (D1).  The first call tells what it loses
+ * itself (writeout.h), the second one leaves nothing; if it is told of a loss,
+ * this open file, which is no lane, is told in vain, and every lane will be:
+ * (D4).
  */
 static void
 write_out_first(struct ubd_disk *disk, uint64_t len, uint64_t offset)
 {
-    struct ubd_req req = {.op = UBD_OP_WAIT_WRITING,
+    struct ubd_req req = {.op = UBD_OP_SUBMIT_WRITEOUT,
                           .fd = disk->host.fd,
                           .offset = offset,
                           .len = len,
-                          .mode = UBD_WAIT_WRITEOUT_FLAGS};
+                          .mode = UBD_FINISH_WRITEOUT_FLAGS};
 
     if (!disk->policy->flush_syncs || disk->host.is_direct)
         return;
-    (void)ubd_disk_run(disk, &req);
-    req.op = UBD_OP_SUBMIT_WRITEOUT;
     (void)ubd_writeout_start(&disk->writeout, disk->io, &req, false);
     req.op = UBD_OP_WAIT_WRITEOUT;
     (void)ubd_disk_run(disk, &req);

@@ -359,19 +359,6 @@ run_start(struct fake *fake, struct call *call)
 
 /* Needs the lock. */
 static int64_t
-run_wait_writing(struct fake *fake, struct call *call)
-{
-    const struct ubd_req *req = call->req;
-
-    pass(fake, call, FAKE_RUNNING);
-    if (fake->has_no_power)
-        return -EIO;
-    set_pages(fake, req->offset, req->len, WRITING, CLEAN);
-    return take_report(fake, req->fd);
-}
-
-/* Needs the lock. */
-static int64_t
 run_wait(struct fake *fake, struct call *call)
 {
     const struct ubd_req *req = call->req;
@@ -472,8 +459,8 @@ count_attempt(struct fake *fake, struct call *call)
     if (++fake->running[call->kind] > fake->running_max[call->kind])
         fake->running_max[call->kind] = fake->running[call->kind];
     if (call->kind >= FAKE_START_WRITEOUT && fake->nr_pieces < FAKE_PIECES)
-        fake->piece[fake->nr_pieces++] =
-            (struct fake_piece){call->kind, call->req->offset, call->req->len};
+        fake->piece[fake->nr_pieces++] = (struct fake_piece){
+            call->kind, call->req->offset, call->req->len, call->req->mode};
     pthread_cond_broadcast(&fake->changed);
     fake->nr_attempts++;
     if (fake->nr_attempts == fake->lose_after)
@@ -517,7 +504,6 @@ run(struct fake *fake, struct call *call)
     case FAKE_SUBMIT_WRITEOUT:
         return run_start(fake, call);
     case FAKE_WAIT_WRITING:
-        return run_wait_writing(fake, call);
     case FAKE_WAIT_WRITEOUT:
         return run_wait(fake, call);
     case FAKE_EVICT:

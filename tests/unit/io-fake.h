@@ -31,9 +31,9 @@ enum fake_kind {
     FAKE_DISCARD,
     FAKE_PREFETCH,
     FAKE_SYNC_PAGE,
-    FAKE_WAIT_WRITING,
     FAKE_START_WRITEOUT, /* This one and those below are logged. */
     FAKE_SUBMIT_WRITEOUT,
+    FAKE_WAIT_WRITING,
     FAKE_WAIT_WRITEOUT,
     FAKE_EVICT,
     FAKE_NR_KINDS,
@@ -84,6 +84,7 @@ struct fake_held {
 struct fake_piece {
     enum fake_kind kind;
     uint64_t offset, len;
+    int mode;
 };
 
 #define FAKE_FDS 1024

@@ -292,8 +292,9 @@ START_TEST(every_request_is_the_call_that_does_it)
     check_asked(ubd_io_syscall(&req), "sync_file_range", 4096, 8192,
                 SYNC_FILE_RANGE_WRITE);
     req.op = UBD_OP_WAIT_WRITING;
+    req.mode = UBD_FINISH_WRITEOUT_FLAGS;
     check_asked(ubd_io_syscall(&req), "sync_file_range", 4096, 8192,
-                SYNC_FILE_RANGE_WAIT_BEFORE);
+                SYNC_FILE_RANGE_WRITE_AND_WAIT);
     req.op = UBD_OP_SUBMIT_WRITEOUT;
     check_asked(ubd_io_syscall(&req), "sync_file_range", 4096, 8192,
                 SYNC_FILE_RANGE_WRITE);
@@ -429,14 +430,30 @@ START_TEST(what_may_report_a_loss_is_asked_once_whatever_its_errno)
 }
 END_TEST
 
+/* Its errno may be the only report of what it lost. */
+START_TEST(start_of_write_out_is_asked_once_and_says_what_it_was_told)
+{
+    static const struct failing_case cases[] = {
+        {UBD_OP_START_WRITEOUT,  false},
+        {UBD_OP_SUBMIT_WRITEOUT, false},
+    };
+    unsigned nr;
+
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        ck_assert_int_eq(run_failing(&cases[i], EAGAIN, &nr), -EAGAIN);
+        ck_assert_uint_eq(nr, 1);
+        ck_assert_int_eq(run_failing(&cases[i], EIO, &nr), -EIO);
+        ck_assert_uint_eq(nr, 1);
+    }
+}
+END_TEST
+
 START_TEST(what_reports_no_loss_is_asked_again_if_interrupted)
 {
     static const struct failing_case cases[] = {
-        {UBD_OP_READ,            false},
-        {UBD_OP_WRITE,           false},
-        {UBD_OP_ALLOCATE,        false},
-        {UBD_OP_START_WRITEOUT,  false},
-        {UBD_OP_SUBMIT_WRITEOUT, false},
+        {UBD_OP_READ,     false},
+        {UBD_OP_WRITE,    false},
+        {UBD_OP_ALLOCATE, false},
     };
     unsigned nr;
 
@@ -466,6 +483,7 @@ main(void)
         no_transfer_is_larger_than_linux_can_do,
         request_without_a_transfer_is_made_once_in_full,
         what_may_report_a_loss_is_asked_once_whatever_its_errno,
+        start_of_write_out_is_asked_once_and_says_what_it_was_told,
         what_reports_no_loss_is_asked_again_if_interrupted,
         NULL,
     };

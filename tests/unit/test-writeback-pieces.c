@@ -5,6 +5,7 @@
  */
 #include "unit.h"
 
+#include <fcntl.h>
 #include <sched.h>
 
 #define PAGE UINT64_C(4096)
@@ -26,6 +27,8 @@ START_TEST(what_became_dirty_again_is_written_before_a_stream_is_evicted)
 {
     struct fake *fake = fake_new(SIZE);
     struct ubd_disk *disk = unit_limited_disk(fake, "barrier", 256 * MIB, true);
+    struct fake_piece wait[8];
+    unsigned nr;
 
     fake_hold(fake, FAKE_WAIT_WRITEOUT, FAKE_RUNNING);
     write_at(disk, 0, 4 * MIB);
@@ -35,6 +38,8 @@ START_TEST(what_became_dirty_again_is_written_before_a_stream_is_evicted)
     fake_wait_count(fake, FAKE_EVICT, 1);
     ubd_writeback_stop(&disk->writeback);
     ck_assert(!fake->was_evicted_dirty);
+    nr = fake_pieces(fake, FAKE_WAIT_WRITING, wait, 8);
+    ck_assert_int_eq(wait[nr - 1].mode, UBD_FINISH_WRITEOUT_FLAGS);
     unit_close(disk, fake);
 }
 END_TEST
