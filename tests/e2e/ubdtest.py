@@ -416,7 +416,7 @@ class Server:
         """How many; without the kernel's own workers of a ring (iou-wrk-N)."""
         nr = 0
         for task in os.listdir(f"/proc/{self.pid}/task"):
-            with contextlib.suppress(FileNotFoundError):
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
                 name = read_file(f"/proc/{self.pid}/task/{task}/comm")
                 nr += not name.startswith(b"iou-")
         return nr
