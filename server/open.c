@@ -245,6 +245,19 @@ start_writeback(struct ubd_disk *disk)
     return r < 0 ? r : ubd_writeback_start(&disk->writeback, &config);
 }
 
+static int
+start_syncers(struct ubd_disk *disk)
+{
+    int r;
+
+    if (!disk->policy->flush_syncs)
+        return 0;
+    r = ubd_syncers_start(&disk->syncers, &disk->durability, ubd_disk_lead_sync,
+                          disk);
+    disk->durability.has_syncers = r == 0; /* Nobody flushes yet. */
+    return r;
+}
+
 int
 ubd_start(struct ubd_disk *disk)
 {
@@ -258,6 +271,8 @@ ubd_start(struct ubd_disk *disk)
     }
     if (r == 0 && disk->dirty_limit)
         r = start_writeback(disk);
+    if (r == 0)
+        r = start_syncers(disk);
     return r;
 }
 
@@ -269,6 +284,7 @@ ubd_close(struct ubd_disk *disk)
     ubd_cache_flush_stop(&disk->cache_flush); /* The write-out may wait. */
     ubd_writeback_stop(&disk->writeback);
     ubd_cache_flush_destroy(&disk->cache_flush);
+    ubd_syncers_stop(&disk->syncers);
     if (disk->io)
         disk->io->ops->close(disk->io);
     ubd_bounce_destroy(&disk->bounce);
