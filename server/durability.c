@@ -420,8 +420,9 @@ learn(struct ubd_durability *d, const struct ubd_sync *sync,
     d->nr_expected = nr_flushes + d->nr_waiting;
     d->crowd = (d->crowd * 7 + (d->nr_inside + nr_flushes) * 16) / 8;
     learn_between(d, sync, nr_flushes);
+    /* Where syncers lead the number does not matter: nothing is learned. */
     ubd_concurrency_ended(&d->syncs, sync->submitted_ns + sync->ns, nr_flushes,
-                          is_crowded);
+                          is_crowded && !sync->is_of_syncer);
 }
 
 /* Needs the lock.  Could the failure that @sync has reported be the loss of
@@ -483,7 +484,8 @@ answer_one(struct ubd_durability *d, struct ubd_flusher *f,
 }
 
 /* Needs the lock.  Tells all of @list @result, which @sync has brought if it is
- * not NULL; returns how many there were.  @how: of the first one.
+ * not NULL; returns how many there were.  @how: of the last one, who came first
+ * of all whom a syncer serves.
  */
 static unsigned
 answer(struct ubd_durability *d, struct ubd_flusher *list, int result,
@@ -498,7 +500,7 @@ answer(struct ubd_durability *d, struct ubd_flusher *list, int result,
         list = f->next;
         f->result = result;
         if (sync)
-            f->span = ubd_sync_describe(sync, nr == 0 ? how : UBD_SYNC_JOINED);
+            f->span = ubd_sync_describe(sync, list ? UBD_SYNC_JOINED : how);
         answer_one(d, f, ret_woken);
     }
     return nr;

@@ -245,17 +245,15 @@ start_writeback(struct ubd_disk *disk)
     return r < 0 ? r : ubd_writeback_start(&disk->writeback, &config);
 }
 
-static int
+/* If there can be no thread, flushers lead themselves. */
+static void
 start_syncers(struct ubd_disk *disk)
 {
-    int r;
+    struct ubd_durability *d = &disk->durability;
 
-    if (!disk->policy->flush_syncs)
-        return 0;
-    r = ubd_syncers_start(&disk->syncers, &disk->durability, ubd_disk_lead_sync,
-                          disk);
-    disk->durability.has_syncers = r == 0; /* Nobody flushes yet. */
-    return r;
+    if (disk->policy->flush_syncs && !disk->info.readonly)
+        d->has_syncers =
+            ubd_syncers_start(&disk->syncers, d, ubd_disk_lead_sync, disk) == 0;
 }
 
 int
@@ -272,7 +270,7 @@ ubd_start(struct ubd_disk *disk)
     if (r == 0 && disk->dirty_limit)
         r = start_writeback(disk);
     if (r == 0)
-        r = start_syncers(disk);
+        start_syncers(disk); /* Nobody flushes yet. */
     return r;
 }
 

@@ -86,7 +86,7 @@ def framed(name, args, source, run):
     """The exit status of @run(folder, image_folder), after which nothing is
     left: no process, and neither of the two private folders.
     """
-    servers.setup_process()
+    servers.setup_process(getattr(args, "one_session", False))
     for s in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(s, interrupted)
     # Sockets have to live under a short path; the image on a real disk.

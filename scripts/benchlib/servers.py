@@ -147,9 +147,19 @@ def default_limit(plugin):
     return m and int(m[1]) << {"": 0, "K": 10, "M": 20, "G": 30}[m[2]]
 
 
-def setup_process():
-    """Orphans of a daemon become our children, so that sweep() finds them."""
+_group = os.setsid
+
+
+def setup_process(one_session=False):
+    """Orphans of a daemon become our children, so that sweep() finds them.
+
+    @one_session: servers and clients stay in the session of ours.  Linux shares
+    the processors out among sessions first (sched_autogroup), as among services.
+    """
+    global _group
     host.prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    if one_session:
+        _group = os.setpgrp
 
 
 def _die_with_parent():
@@ -161,14 +171,14 @@ def spawn(argv, cwd, namespace=None, **kwargs):
     mount namespace of the descriptor @namespace, if there is one.
     """
     def prepare():
+        _group()
         _die_with_parent()
         if namespace is not None:
             host.enter_mounts(namespace)
             os.chdir(cwd)
 
     return subprocess.Popen(argv, stdin=subprocess.DEVNULL, cwd=cwd,
-                            start_new_session=True, preexec_fn=prepare,
-                            **kwargs)
+                            preexec_fn=prepare, **kwargs)
 
 
 def last_line(path):

@@ -86,6 +86,46 @@ START_TEST(one_of_those_whom_a_syncer_serves_is_said_to_have_led)
 }
 END_TEST
 
+START_TEST(who_joins_a_running_sync_is_not_said_to_have_led_it)
+{
+    struct ubd_durability d;
+    struct flush syncer, first, joined;
+
+    init(&d, 1);
+    come_to_wait(&d, &first, 1);
+    take(&d, &syncer);
+    come_to_wait(&d, &joined, 0); /* It is covered by the sync that runs. */
+    ck_assert_int_eq(finish(&d, &syncer, 0), 0);
+    ck_assert_int_eq(answer_together(&d, &first), 0);
+    ck_assert_int_eq(answer_together(&d, &joined), 0);
+    ck_assert_int_eq(first.flusher.span.how, UBD_SYNC_LED);
+    ck_assert_int_eq(joined.flusher.span.how, UBD_SYNC_JOINED);
+    ubd_durability_destroy(&d);
+}
+END_TEST
+
+START_TEST(syncers_prove_nothing_about_how_many_syncs_suit_the_disk)
+{
+    struct ubd_durability d;
+    struct flush syncer, f[2];
+
+    init(&d, 3);
+    for (unsigned i = 0; i < 1000; i++) {
+        d.crowd = UINT_MAX / 16;
+        come_to_wait(&d, &f[0], 1);
+        come_to_wait(&d, &f[1], 1);
+        take(&d, &syncer);
+        syncer.sync.submitted_ns = (i + 1) * 2000;
+        ck_assert_int_eq(finish(&d, &syncer, 0), 0);
+        ck_assert_int_eq(answer_together(&d, &f[0]), 0);
+        ck_assert_int_eq(answer_together(&d, &f[1]), 0);
+        ck_assert_uint_eq(d.syncs.max, 3);
+    }
+    ck_assert(!d.syncs.is_proven);
+    ubd_durability_destroy(&d);
+}
+END_TEST
+
 START_TEST(loss_is_told_to_all_and_the_next_syncer_has_nothing_to_do)
 {
     struct ubd_durability d;
@@ -249,6 +289,8 @@ main(void)
     const TTest *const tests[] = {
         in_a_crowd_a_syncer_serves_all_who_came_before,
         one_of_those_whom_a_syncer_serves_is_said_to_have_led,
+        who_joins_a_running_sync_is_not_said_to_have_led_it,
+        syncers_prove_nothing_about_how_many_syncs_suit_the_disk,
         loss_is_told_to_all_and_the_next_syncer_has_nothing_to_do,
         syncer_takes_along_who_waits_by_itself,
         few_lead_themselves,
