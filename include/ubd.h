@@ -150,8 +150,8 @@ int ubd_extents(struct ubd_disk *disk, uint32_t len, uint64_t offset, bool one,
 enum ubd_sync_how {
     UBD_SYNC_UNASKED, /* Nothing did: not asked for, or refused (rule D3). */
     UBD_SYNC_NONE,    /* Asked for, in a mode that does not sync for it. */
-    UBD_SYNC_LED,     /* A sync that was run for it. */
-    UBD_SYNC_JOINED,  /* A sync that was run for another request. */
+    UBD_SYNC_LED,     /* A sync of its own. */
+    UBD_SYNC_JOINED,  /* A sync that another request led. */
     UBD_SYNC_CLEAN,   /* Everything was durable since an earlier sync. */
     UBD_SYNC_WRITE,   /* It was a durable write. */
 };
@@ -193,7 +193,7 @@ enum ubd_kind { UBD_KINDS(UBD_AS_KIND) UBD_NR_KINDS };
 /* One line per counter: identifier, metric, meaning. */
 #define UBD_COUNTERS(X)                                                    \
     X(MERGED, "ubd_flushes_merged_total",                                  \
-      "FLUSH requests answered by a sync that was run for another")        \
+      "FLUSH requests answered by a sync that another request led")        \
     X(CLEAN, "ubd_flushes_clean_total",                                    \
       "FLUSH requests answered without a sync, since nothing had changed") \
     X(EARLY, "ubd_early_writeouts_total",                                  \

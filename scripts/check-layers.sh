@@ -169,13 +169,11 @@ data_calls+='|sync_file_range|fallocate|posix_fallocate|posix_fadvise'
 data_calls+='|readahead|copy_file_range|ftruncate|truncate)(2|64|64v2)?'
 must_match 'data system calls in server/io-*.c' \
     "$(lines 'server/io-[^:]*\.c' "\\b$data_calls\\s*\\(")"
-# Except that a trace, which is no disk, is begun anew, and that the C library
-# has no name for futex(2).
+# Except that a trace, which is no disk, is begun anew.
 rule 'system calls on the data of a file only in server/io-*.c' \
     "$(lines_elsewhere 'server/io-[^:]*\.c' \
         "(?<![\\w>.])($data_calls|syscall)\\s*\\(|\\bBLK(DISCARD|SECDISCARD|ZEROOUT|FLSBUF)\\b" |
-        grep -vE '^plugins/ubd-trace\.c:[0-9]+:.*\bftruncate\(trace\.fd, 0\)' |
-        grep -vE '^server/turn\.c:[0-9]+:.*\bsyscall\(SYS_futex, ' || true)"
+        grep -vE '^plugins/ubd-trace\.c:[0-9]+:.*\bftruncate\(trace\.fd, 0\)' || true)"
 
 # ---- The objects ----
 
@@ -216,7 +214,7 @@ done
 # What the search in the sources could miss: macros, pointers.
 must_match 'data system calls in the io-*.c objects' \
     "$(needs 'io-.*\.c\.o' "$data_symbols")"
-others=$(grep -vE '^io-[^:]*\.c\.o: |^turn\.c\.o: syscall$' <<<"$symbols" || true)
+others=$(grep -vE '^io-[^:]*\.c\.o: ' <<<"$symbols" || true)
 rule 'objects outside server/io-*.c need no data system call' \
     "$(grep -E ": ($data_symbols)(@.*)?$" <<<"$others" || true)"
 

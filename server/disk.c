@@ -204,12 +204,6 @@ lead_sync(struct ubd_disk *disk, struct ubd_sync *sync)
     return r;
 }
 
-void
-ubd_disk_lead_sync(void *opaque, struct ubd_sync *sync)
-{
-    (void)lead_sync(opaque, sync);
-}
-
 /* Once, and at once: nobody may flush for a while. */
 static void
 tell_of_loss(struct ubd_disk *disk)

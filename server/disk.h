@@ -17,7 +17,6 @@
 #include "policy.h"
 #include "range-lock.h"
 #include "stats.h"
-#include "syncers.h"
 #include "ubd.h"
 #include "writeback.h"
 #include "writeout.h"
@@ -44,7 +43,6 @@ struct ubd_disk {
     void (*lost)(int error);         /* (c) As in struct ubd_config. */
     atomic_flag has_told;            /* (a) It has been called. */
     struct ubd_durability durability;
-    struct ubd_syncers syncers; /* None where flushes do not sync. */
     struct ubd_stats_shards stats;
     struct ubd_writeout writeout;
     struct ubd_writeback writeback;     /* Off with O_DIRECT. */
@@ -77,11 +75,6 @@ int ubd_disk_write(struct ubd_disk *disk, const void *buf, uint64_t len,
  */
 int ubd_disk_make_durable(struct ubd_disk *disk,
                           struct ubd_sync_span *ret_sync);
-
-/* Run the sync that has begun, and answer all whom it serves; @opaque is the
- * disk.
- */
-void ubd_disk_lead_sync(void *opaque, struct ubd_sync *sync);
 
 /* Flush the disk's cache, at a page that is written out: nothing is durable by
  * that, and a loss that it finds is remembered.

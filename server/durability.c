@@ -27,12 +27,10 @@
  */
 #define SOON_BYTES (UINT64_C(256) << 10)
 
-/* In 16ths.  So many flushes at a time keep the processors busy: their sync
- * writes all their data at once, which costs less than to start each early, and
- * a syncer leads it (syncers.h).  Below that its wake-ups cost more than they
- * gain.
+/* So many flushes together keep the processors busy, and their sync writes all
+ * their data at once: better left to that.
  */
-#define CROWD (9 * 16 / 2)
+#define CROWD 8
 
 /* Linux writes a folio at a time: what comes to one that is being written has
  * to wait for that, and is written once more.
@@ -50,15 +48,13 @@ ubd_durability_init(struct ubd_durability *d, bool always,
     ubd_concurrency_init(&d->syncs, running_limit);
     d->waiting_end = &d->waiting;
     pthread_mutex_init(&d->lock, NULL); /* Cannot fail without attributes, */
-    pthread_cond_init(&d->ended, NULL); /* nor can these. */
-    pthread_cond_init(&d->work, NULL);
+    pthread_cond_init(&d->ended, NULL); /* nor can this. */
 }
 
 void
 ubd_durability_destroy(struct ubd_durability *d)
 {
     assert(!d->nr_running && !d->waiting);
-    pthread_cond_destroy(&d->work);
     pthread_cond_destroy(&d->ended);
     pthread_mutex_destroy(&d->lock);
 }
@@ -171,24 +167,7 @@ static bool
 is_flush_soon(const struct ubd_durability *d)
 {
     return d->between <= SOON_BYTES && d->sync_ns < SLOW_SYNC_NS &&
-           d->crowd < CROWD;
-}
-
-/* Needs the lock.  Should syncers lead, if there are any? */
-static bool
-is_crowd(const struct ubd_durability *d)
-{
-    return d->crowd >= CROWD && d->sync_ns < SLOW_SYNC_NS;
-}
-
-/* Needs the lock. */
-static void
-clear_waiting(struct ubd_durability *d)
-{
-    d->waiting = NULL;
-    d->waiting_end = &d->waiting;
-    d->nr_waiting = 0;
-    d->waits_together = false;
+           d->nr_expected < CROWD;
 }
 
 /* Needs the lock. */
@@ -211,7 +190,9 @@ start_sync(struct ubd_durability *d, struct ubd_sync *sync)
     for (struct ubd_sync *s = d->running; s; s = s->next)
         s->had_company = true;
     d->running = sync;
-    clear_waiting(d);
+    d->waiting = NULL;
+    d->waiting_end = &d->waiting;
+    d->nr_waiting = 0;
     d->gatherer = NULL;
     d->is_leader_chosen = false;
 }
@@ -225,39 +206,12 @@ should_gather(const struct ubd_durability *d, unsigned nr_here)
 }
 
 /* Needs the lock. */
-static atomic_uint *
-turn_of(struct ubd_durability *d, uint64_t id)
-{
-    return &d->turns[id % UBD_NR_TURNS];
-}
-
-/* Needs the lock.  May somebody lead a further sync? */
-static bool
-may_start(const struct ubd_durability *d)
-{
-    return d->nr_running < d->syncs.max && !d->is_leader_chosen;
-}
-
-/* Needs the lock.  One of them will start a sync with all who wait then. */
-static void
-appoint_syncer(struct ubd_durability *d)
-{
-    d->nr_running++;
-    d->is_leader_chosen = true;
-    d->nr_appointed++;
-    if (d->nr_idle > 0) /* Else one that runs comes when it has ended. */
-        pthread_cond_signal(&d->work);
-}
-
-/* Needs the lock. */
 static void
 join_waiting(struct ubd_durability *d, struct ubd_flusher *f)
 {
     *d->waiting_end = f;
     d->waiting_end = &f->next;
     d->nr_waiting++;
-    if (f->turn)
-        d->waits_together = true;
     if (d->gatherer && d->nr_waiting + 1 >= d->nr_expected) {
         sem_post(&d->gatherer->woken);
         d->gatherer = NULL;
@@ -278,7 +232,6 @@ choose_step(struct ubd_durability *d, struct ubd_flusher *f,
             struct ubd_sync *own)
 {
     struct ubd_sync *sync;
-    bool by_syncer;
 
     if (d->error) { /* (D3) */
         f->result = d->error;
@@ -291,18 +244,12 @@ choose_step(struct ubd_durability *d, struct ubd_flusher *f,
             (struct ubd_sync_span){.how = UBD_SYNC_CLEAN, .id = d->id_good};
         return UBD_FLUSH_DONE;
     }
-    d->nr_inside++;
-    by_syncer = d->has_syncers && is_crowd(d);
-    if (by_syncer || d->nr_running >= d->syncs.max || d->is_leader_chosen) {
+    if (d->nr_running >= d->syncs.max || d->is_leader_chosen) {
         sync = find_covering_sync(d, f->target);
-        if (by_syncer) /* The next sync takes all who wait. */
-            f->turn = turn_of(d, sync ? sync->id : d->nr_syncs + 1);
         if (sync)
             follow(sync, f);
         else
             join_waiting(d, f);
-        if (by_syncer && !sync && may_start(d))
-            appoint_syncer(d);
         return UBD_FLUSH_WAIT;
     }
     /* Also if a running one would cover it: a disk that takes several at once
@@ -332,29 +279,12 @@ ubd_durability_arrive(struct ubd_durability *d, struct ubd_flusher *f,
     return step;
 }
 
-/* Until it is answered: who sleeps with others is never to lead. */
-static void
-wait_together(struct ubd_flusher *f)
-{
-    for (;;) {
-        const unsigned seen = atomic_load(f->turn);
-
-        if (atomic_load(&f->is_answered))
-            return;
-        ubd_turn_wait(f->turn, seen); /* Not if it has ended meanwhile. */
-    }
-}
-
 enum ubd_flush_step
 ubd_durability_wait(struct ubd_durability *d, struct ubd_flusher *f,
                     struct ubd_sync *own)
 {
     bool must_gather;
 
-    if (f->turn) {
-        wait_together(f);
-        return UBD_FLUSH_DONE;
-    }
     while (sem_wait(&f->woken) != 0) /* Only a signal can interrupt it. */
         assert(errno == EINTR);
     if (!f->must_lead)
@@ -418,11 +348,9 @@ learn(struct ubd_durability *d, const struct ubd_sync *sync,
         d->sync_ns = (d->sync_ns * 3 + sync->ns) / 4;
     ubd_concurrency_guess(&d->syncs, d->sync_ns >= SLOW_SYNC_NS);
     d->nr_expected = nr_flushes + d->nr_waiting;
-    d->crowd = (d->crowd * 7 + (d->nr_inside + nr_flushes) * 16) / 8;
     learn_between(d, sync, nr_flushes);
-    /* Where syncers lead the number does not matter: nothing is learned. */
     ubd_concurrency_ended(&d->syncs, sync->submitted_ns + sync->ns, nr_flushes,
-                          is_crowded && !sync->is_of_syncer);
+                          is_crowded);
 }
 
 /* Needs the lock.  Could the failure that @sync has reported be the loss of
@@ -462,35 +390,12 @@ ubd_sync_describe(const struct ubd_sync *sync, enum ubd_sync_how how)
     };
 }
 
-/* Whom to wake when the lock is given up. */
-struct woken {
-    struct ubd_flusher *alone; /* Those who sleep by themselves, */
-    unsigned turns;            /* and a bit for each turn of the others. */
-};
-
-/* Needs the lock.  @f may be gone when it returns, if it slept with others. */
-static void
-answer_one(struct ubd_durability *d, struct ubd_flusher *f,
-           struct woken *ret_woken)
-{
-    d->nr_inside--;
-    if (f->turn) {
-        ret_woken->turns |= 1U << (f->turn - d->turns);
-        atomic_store(&f->is_answered, true);
-    } else {
-        f->next = ret_woken->alone;
-        ret_woken->alone = f;
-    }
-}
-
-/* Needs the lock.  Tells all of @list @result, which @sync has brought if it is
- * not NULL; returns how many there were.  @how: of the last one, who came first
- * of all whom a syncer serves.
+/* Needs the lock.  Moves @list to *@woken with @result as the answer, which
+ * @sync has brought if it is not NULL; returns how many there were.
  */
 static unsigned
-answer(struct ubd_durability *d, struct ubd_flusher *list, int result,
-       const struct ubd_sync *sync, enum ubd_sync_how how,
-       struct woken *ret_woken)
+answer(struct ubd_flusher *list, int result, const struct ubd_sync *sync,
+       struct ubd_flusher **woken)
 {
     unsigned nr = 0;
 
@@ -500,24 +405,21 @@ answer(struct ubd_durability *d, struct ubd_flusher *list, int result,
         list = f->next;
         f->result = result;
         if (sync)
-            f->span = ubd_sync_describe(sync, list ? UBD_SYNC_JOINED : how);
-        answer_one(d, f, ret_woken);
+            f->span = ubd_sync_describe(sync, UBD_SYNC_JOINED);
+        f->next = *woken;
+        *woken = f;
     }
     return nr;
 }
 
 /* Needs the lock.  One leader is enough: it takes all others along. */
 static void
-choose_leader(struct ubd_durability *d, struct woken *ret_woken)
+choose_leader(struct ubd_durability *d, struct ubd_flusher **woken)
 {
     struct ubd_flusher *f = d->waiting;
 
-    if (!f || !may_start(d))
+    if (!f || d->nr_running >= d->syncs.max || d->is_leader_chosen)
         return;
-    if (d->waits_together || (d->has_syncers && is_crowd(d))) {
-        appoint_syncer(d);
-        return;
-    }
     d->waiting = f->next;
     if (!d->waiting)
         d->waiting_end = &d->waiting;
@@ -525,37 +427,34 @@ choose_leader(struct ubd_durability *d, struct woken *ret_woken)
     d->nr_running++;
     d->is_leader_chosen = true;
     f->must_lead = true;
-    f->next = ret_woken->alone;
-    ret_woken->alone = f;
+    f->next = *woken;
+    *woken = f;
 }
 
 /* Needs the lock.  @sync has found it, or is NULL. */
 static void
 remember_loss(struct ubd_durability *d, int error, const struct ubd_sync *sync,
-              struct woken *ret_woken)
+              struct ubd_flusher **woken)
 {
     if (!d->error)
         d->error = error; /* (D3) */
-    answer(d, d->waiting, d->error, sync, UBD_SYNC_JOINED, ret_woken);
-    clear_waiting(d);
+    answer(d->waiting, d->error, sync, woken);
+    d->waiting = NULL;
+    d->waiting_end = &d->waiting;
+    d->nr_waiting = 0;
     if (UBD_MUTANT(sticky_error_forgotten))
         d->error = 0;
 }
 
 static void
-wake(struct ubd_durability *d, const struct woken *woken)
+wake(struct ubd_flusher *list)
 {
-    struct ubd_flusher *f = woken->alone;
+    while (list) {
+        struct ubd_flusher *next = list->next; /* Gone once it is awake. */
 
-    while (f) {
-        struct ubd_flusher *next = f->next; /* Gone once it is awake. */
-
-        sem_post(&f->woken);
-        f = next;
+        sem_post(&list->woken);
+        list = next;
     }
-    for (unsigned i = 0; i < UBD_NR_TURNS; i++)
-        if (woken->turns & (1U << i))
-            ubd_turn_end(&d->turns[i]);
 }
 
 /* Needs the lock.  Does anybody run who is not waiting for the others, too? */
@@ -585,8 +484,7 @@ int
 ubd_durability_finish(struct ubd_durability *d, struct ubd_sync *sync,
                       int result)
 {
-    struct woken woken = {0};
-    unsigned nr_flushes;
+    struct ubd_flusher *woken = NULL;
 
     sync->result = result;
     pthread_mutex_lock(&d->lock);
@@ -608,79 +506,25 @@ ubd_durability_finish(struct ubd_durability *d, struct ubd_sync *sync,
             d->failed_durable = sync->covered_failed;
         }
     }
-    nr_flushes =
-        answer(d, sync->followers, result, sync,
-               sync->is_of_syncer ? UBD_SYNC_LED : UBD_SYNC_JOINED, &woken);
-    if (!sync->is_of_syncer) {
-        d->nr_inside--;
-        nr_flushes++;
-    }
-    if (nr_flushes > 0)
-        learn(d, sync, nr_flushes);
+    learn(d, sync, answer(sync->followers, result, sync, &woken) + 1);
     choose_leader(d, &woken);
     if (d->nr_settling)
         pthread_cond_broadcast(&d->ended);
     pthread_mutex_unlock(&d->lock);
 
-    wake(d, &woken);
+    wake(woken);
     return result;
-}
-
-/* Needs the lock.  Whom the sync was for may have been told of a loss. */
-static bool
-is_needed(struct ubd_durability *d)
-{
-    d->nr_appointed--;
-    if (d->waiting)
-        return true;
-    d->nr_running--;
-    d->is_leader_chosen = false;
-    return false;
-}
-
-bool
-ubd_durability_take(struct ubd_durability *d, struct ubd_sync *own)
-{
-    bool found = false;
-
-    pthread_mutex_lock(&d->lock);
-    while (!found) {
-        if (d->nr_appointed > 0) {
-            found = is_needed(d);
-        } else if (d->must_stop) {
-            break;
-        } else {
-            d->nr_idle++;
-            pthread_cond_wait(&d->work, &d->lock);
-            d->nr_idle--;
-        }
-    }
-    if (found) {
-        start_sync(d, own);
-        own->is_of_syncer = true;
-    }
-    pthread_mutex_unlock(&d->lock);
-    return found;
-}
-
-void
-ubd_durability_stop(struct ubd_durability *d)
-{
-    pthread_mutex_lock(&d->lock);
-    d->must_stop = true;
-    pthread_cond_broadcast(&d->work);
-    pthread_mutex_unlock(&d->lock);
 }
 
 void
 ubd_durability_lost(struct ubd_durability *d, int error)
 {
-    struct woken woken = {0};
+    struct ubd_flusher *woken = NULL;
 
     pthread_mutex_lock(&d->lock);
     remember_loss(d, error, NULL, &woken);
     pthread_mutex_unlock(&d->lock);
-    wake(d, &woken);
+    wake(woken);
 }
 
 int

@@ -67,23 +67,12 @@
 
 #include "concurrency.h"
 #include "shard.h"
-#include "turn.h"
 #include "ubd.h"
 
 #include <pthread.h>
 #include <semaphore.h>
 #include <stdbool.h>
 #include <stdint.h>
-
-/* More than syncs that run: a second use only wakes somebody for nothing. */
-#define UBD_NR_TURNS 8
-
-/* Who syncs: a flusher leads its own sync if one may start, and others join the
- * next one; where many flush at a time on a fast disk a syncer leads instead
- * (syncers.h), and all flushers wait for its syncs.  To the rules it is the
- * same: a sync has one leader, and is begun before it is submitted.  (The model
- * knows only flushers that lead.)
- */
 
 /* Somebody who wants everything up to @target durable; lives on its stack. */
 struct ubd_flusher {
@@ -92,10 +81,8 @@ struct ubd_flusher {
     bool must_lead;            /* (l) until woken: its turn to sync has come. */
     bool is_clean;             /* Answered at once, without a sync. */
     struct ubd_sync_span span; /* (l) until woken: what answered it. */
-    sem_t woken;               /* If it sleeps by itself, */
-    atomic_uint *turn;         /* (c) and else what it waits for with others; */
-    atomic_bool is_answered;   /* (a) the last that is written to it then. */
-    struct ubd_flusher *next;  /* (l) */
+    sem_t woken;
+    struct ubd_flusher *next; /* (l) */
 };
 
 /* One running sync; lives on its leader's stack. */
@@ -111,7 +98,6 @@ struct ubd_sync {
     uint64_t safe;                 /* (c) What was durable or failed then. */
     bool had_company;              /* (l) Another one ran at the same time. */
     bool is_settling;              /* (l) It waits for the others' verdict. */
-    bool is_of_syncer;             /* (c) And of no flusher. */
     struct ubd_flusher *followers; /* (l) Wait for this sync. */
     struct ubd_sync *next;         /* (l) */
 };
@@ -152,7 +138,6 @@ struct ubd_durability {
     struct ubd_flusher *waiting; /* (l) For a sync that has yet to start. */
     struct ubd_flusher **waiting_end; /* (l) */
     unsigned nr_waiting;              /* (l) */
-    bool waits_together;              /* (l) Somebody of those. */
 
     /* What the disk has shown: (l) all. */
     struct ubd_concurrency syncs; /* How many at a time. */
@@ -161,21 +146,9 @@ struct ubd_durability {
     uint64_t sync_ns;             /* Mean time of one alone. */
     unsigned nr_expected;         /* Flushes that may come together. */
     struct ubd_flusher *gatherer; /* The leader that waits for them. */
-    unsigned nr_inside;           /* Flushes that wait for a sync or lead it, */
-    unsigned crowd;               /* and their mean in 16ths, at its end. */
 
     pthread_cond_t ended; /* Broadcast when a sync has been finished, */
     unsigned nr_settling; /* (l) if so many wait for that. */
-
-    /* Syncers, threads that lead for crowds (syncers.h): (l) all. */
-    pthread_cond_t work;   /* Signalled when one has been appointed, */
-    unsigned nr_appointed; /* so many that have not come yet. */
-    unsigned nr_idle;      /* That sleep. */
-    bool has_syncers;      /* (c) */
-    bool must_stop;
-
-    /* (a) For those who sleep together: by the id of their sync. */
-    atomic_uint turns[UBD_NR_TURNS];
 };
 /* Locking key: (l) lock, (c) constant once published, (a) atomic, (t) used by
  * the leader of that sync only.
@@ -249,12 +222,6 @@ void ubd_durability_settle(struct ubd_durability *d, struct ubd_sync *sync);
  */
 int ubd_durability_finish(struct ubd_durability *d, struct ubd_sync *sync,
                           int result);
-
-/* For a syncer: sleep until there is a sync to lead.  True: @own has begun, and
- * is to be submitted and finished; false: ubd_durability_stop was called.
- */
-bool ubd_durability_take(struct ubd_durability *d, struct ubd_sync *own);
-void ubd_durability_stop(struct ubd_durability *d);
 
 /* Acknowledged data was lost, as another call than a sync found out. */
 void ubd_durability_lost(struct ubd_durability *d, int error);

@@ -245,17 +245,6 @@ start_writeback(struct ubd_disk *disk)
     return r < 0 ? r : ubd_writeback_start(&disk->writeback, &config);
 }
 
-/* If there can be no thread, flushers lead themselves. */
-static void
-start_syncers(struct ubd_disk *disk)
-{
-    struct ubd_durability *d = &disk->durability;
-
-    if (disk->policy->flush_syncs && !disk->info.readonly)
-        d->has_syncers =
-            ubd_syncers_start(&disk->syncers, d, ubd_disk_lead_sync, disk) == 0;
-}
-
 int
 ubd_start(struct ubd_disk *disk)
 {
@@ -269,8 +258,6 @@ ubd_start(struct ubd_disk *disk)
     }
     if (r == 0 && disk->dirty_limit)
         r = start_writeback(disk);
-    if (r == 0)
-        start_syncers(disk); /* Nobody flushes yet. */
     return r;
 }
 
@@ -282,7 +269,6 @@ ubd_close(struct ubd_disk *disk)
     ubd_cache_flush_stop(&disk->cache_flush); /* The write-out may wait. */
     ubd_writeback_stop(&disk->writeback);
     ubd_cache_flush_destroy(&disk->cache_flush);
-    ubd_syncers_stop(&disk->syncers);
     if (disk->io)
         disk->io->ops->close(disk->io);
     ubd_bounce_destroy(&disk->bounce);

@@ -226,8 +226,6 @@ run_seed(const struct scenario *s, uint64_t seed)
     load->is_always = load->disk->policy->durable == UBD_DURABLE_ALWAYS;
     pthread_mutex_init(&load->lock, NULL);
     fake->chaos = seed;
-    if (fake_random(&random) % 2)
-        unit_make_crowd(load->disk);
     fake->cut_after = 20 + fake_random(&random) % 200;
     if (s->loses && seed % 2)
         fake->lose_after = 1 + fake_random(&random) % fake->cut_after;

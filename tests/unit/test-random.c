@@ -242,8 +242,6 @@ run_seed(const struct scenario *s, uint64_t seed)
 
     fake->chaos = seed;
     if (oracle_random(&state) % 2)
-        unit_make_crowd(disk);
-    if (oracle_random(&state) % 2)
         fake->cut_after = 50 + oracle_random(&state) % 400;
     if (s->loses && seed % 2)
         fake->lose_after = 1 + oracle_random(&state) % 300;

@@ -5,7 +5,6 @@
 #include "unit.h"
 
 #include <fcntl.h>
-#include <limits.h>
 #include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -150,12 +149,6 @@ void
 unit_limit_syncs(struct ubd_disk *disk, unsigned max)
 {
     ubd_concurrency_init(&disk->durability.syncs, max);
-}
-
-void
-unit_make_crowd(struct ubd_disk *disk)
-{
-    disk->durability.crowd = UINT_MAX / 16;
 }
 
 void

@@ -37,9 +37,6 @@ struct ubd_disk *unit_limited_disk(struct fake *fake, const char *cache,
 /* At most @max syncs at a time from now on. */
 void unit_limit_syncs(struct ubd_disk *disk, unsigned max);
 
-/* Syncers lead from now on, for some hundred syncs. */
-void unit_make_crowd(struct ubd_disk *disk);
-
 /* Close both. */
 void unit_close(struct ubd_disk *disk, struct fake *fake);
 
