@@ -16,7 +16,7 @@ from .servers import Failed
 SLICE_MS = 8
 # Where connections share syncs: some fifty turns of each.  In 8 ms it is three,
 # and it is measured how the first sync of a slice finds company and the last
-# one has none: 0.82 of nbdkit file for one that had 1.0 in slices of 40 ms.
+# one has none.
 SHARED_SLICE_MS = 100
 AREA = 256 * host.MIB  # Of each image: as many as there are servers.
 START = 0.3  # Seconds for one server to start and to have its image warm.
