@@ -15,7 +15,8 @@ import time
 SKIP = 77
 SOURCE = os.environ["UBD_SRC"]
 CHAIN = os.path.join(SOURCE, "scripts", "chain")
-PATIENCE = 280  # Seconds; below the time after which meson kills.
+# Seconds; below the time after which meson kills.
+PATIENCE = 280 * float(os.environ.get("UBD_TIMEOUT_MULTIPLIER", "1"))
 # What a guest does to its disk: mkfs, a file, sqlite, a static program.
 GUEST_LOAD = """set -e
 mkfs.ext4 -q "$DISK"

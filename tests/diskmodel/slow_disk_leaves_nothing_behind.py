@@ -12,7 +12,7 @@ import time
 
 import slowdisktest
 
-PATIENCE_S = 60
+PATIENCE_S = 300
 
 # Says where it is and that it runs; the caller ends it.  The sleeper has a
 # session of its own and a file open, as a daemon would have.

@@ -42,13 +42,17 @@ except ImportError:
 KiB = 1024
 MiB = 1024 * KiB
 
+# For a busy machine: everything that is given up after some time is given so
+# many times that; scripts/test sets it, and gives meson and check the same.
+TIMES = float(os.environ.get("UBD_TIMEOUT_MULTIPLIER", "1"))
+
 # No test waits for a length of time; this is how long one waits for something
 # that must happen before it says that it did not.
-PATIENCE = 30
+PATIENCE = 30 * TIMES
 
 # Below the 60 s after which meson kills, so that a stuck test still cleans up
 # and says where it is stuck.  0: no deadline (valgrind, a debugger).
-DEADLINE = float(os.environ.get("UBD_DEADLINE", "55"))
+DEADLINE = float(os.environ.get("UBD_DEADLINE", "55")) * TIMES
 
 SKIPPED = 77
 ENGINES = ("io_uring", "syscalls")

@@ -47,7 +47,7 @@ clang "${flags[@]}" "${nbdkit[@]}" -I "$UBD_SRC/include" -I "$UBD_SRC/server" \
 mkdir "$folder/corpus" "$folder/found"
 cp "$corpus"/* "$folder/corpus/"
 status=0
-"$folder/fuzz" -max_total_time="$seconds" -timeout=20 -rss_limit_mb=1024 \
+"$folder/fuzz" -max_total_time="$seconds" -timeout=100 -rss_limit_mb=1024 \
     -max_len=4096 -print_final_stats=1 -artifact_prefix="$folder/found/" \
     "$folder/corpus" >"$folder/log" 2>&1 || status=$?
 if [ "$status" -ne 0 ]; then

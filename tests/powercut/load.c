@@ -16,9 +16,9 @@
 #include "load.h"
 #include "sector.h"
 
-#define PATIENCE_MS 60000 /* Longer than any disk or busy machine needs. */
-#define RETRY_US 500      /* Until a server that starts is asked again. */
-#define CHOICES 4         /* Places to try for one that is free. */
+#define PATIENCE_MS 300000 /* Longer than any disk or busy machine needs. */
+#define RETRY_US 500       /* Until a server that starts is asked again. */
+#define CHOICES 4          /* Places to try for one that is free. */
 
 struct load;
 

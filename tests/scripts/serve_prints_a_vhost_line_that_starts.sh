@@ -13,7 +13,7 @@ for options in '' -r; do
     line=$(printed UML)
     vhost=$(eval "set -- $(sed -nE 's/.*virtio_uml.device=(.*):2 .*/\1/p' out)" &&
         printf %s "$1")
-    eval "exec timeout 60 $line" >daemon.log 2>&1 &
+    eval "exec timeout 300 $line" >daemon.log 2>&1 &
     daemon=$!
     while [ ! -S "$vhost" ]; do
         kill -0 "$daemon" 2>/dev/null || fail "$line: $(cat daemon.log)"

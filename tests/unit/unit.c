@@ -125,6 +125,8 @@ unit_limited_disk(struct fake *fake, const char *cache, int64_t limit,
     move_writeback(disk, &fake->io);
     disk->io->ops->close(disk->io);
     disk->io = &fake->io;
+    /* A pause of a busy machine is not a slow disk. */
+    disk->durability.syncs.is_proven = true;
     /* A thread that has yet to fall asleep could take the first pages one by
      * one, and leave the rest as too few to bother.
      */
