@@ -54,7 +54,8 @@ def test(t):
             raise AssertionError("%s: byte %d of %d+%d is %d, not %d" % (
                 what, at, offset, length, got[at], disk[offset + at]))
 
-    for i in range(ROUNDS):
+    # That host is written in Python, and slow.
+    for i in range(ROUNDS // 3 if name == "fuse" else ROUNDS):
         h = rnd.choice(handles)
         offset, length = extent()
         end = offset + length
