@@ -27,10 +27,18 @@
  */
 #define SOON_BYTES (UINT64_C(256) << 10)
 
-/* So many flushes together keep the processors busy, and their sync writes all
- * their data at once: better left to that.
+/* In 16ths.  So many flushes at a time keep the processors busy, and then what
+ * spares them work is faster: to start no write-out early, as the shorter sync
+ * gains less than that costs; and a sync for each flush, on a disk that takes
+ * several at once, as nobody has to be woken then who has not waited for the
+ * disk himself.
  */
-#define CROWD 8
+#define CROWD (9 * 16 / 2)
+
+/* Syncs at a time where fewer flush: with four of them the fourth shares one
+ * with whoever comes next.
+ */
+#define FEW 3
 
 /* Linux writes a folio at a time: what comes to one that is being written has
  * to wait for that, and is written once more.
@@ -44,8 +52,10 @@ void
 ubd_durability_init(struct ubd_durability *d, bool always,
                     unsigned running_limit)
 {
-    *d = (struct ubd_durability){.always = always, .between = BETWEEN_MAX};
-    ubd_concurrency_init(&d->syncs, running_limit);
+    *d = (struct ubd_durability){.always = always,
+                                 .running_limit = running_limit,
+                                 .between = BETWEEN_MAX};
+    ubd_concurrency_init(&d->syncs, running_limit < FEW ? running_limit : FEW);
     d->waiting_end = &d->waiting;
     pthread_mutex_init(&d->lock, NULL); /* Cannot fail without attributes, */
     pthread_cond_init(&d->ended, NULL); /* nor can this. */
@@ -54,7 +64,7 @@ ubd_durability_init(struct ubd_durability *d, bool always,
 void
 ubd_durability_destroy(struct ubd_durability *d)
 {
-    assert(!d->nr_running && !d->waiting);
+    assert(!d->nr_running && !d->waiting && !d->nr_inside);
     pthread_cond_destroy(&d->ended);
     pthread_mutex_destroy(&d->lock);
 }
@@ -162,12 +172,31 @@ find_covering_sync(struct ubd_durability *d, uint64_t target)
     return found;
 }
 
+/* Needs the lock. */
+static bool
+is_crowd(const struct ubd_durability *d)
+{
+    return d->crowd >= CROWD;
+}
+
+/* Needs the lock.  May one more sync run?  In a trial of several they are few:
+ * where one at a time is right, more would cost more.
+ */
+static bool
+may_start(const struct ubd_durability *d)
+{
+    const bool are_many = d->syncs.max > 1 && d->syncs.used > 1 && is_crowd(d);
+
+    return d->nr_running < (are_many ? d->running_limit : d->syncs.max) &&
+           !d->is_leader_chosen;
+}
+
 /* Needs the lock.  Is the next flush soon, its sync a fast one, and its own? */
 static bool
 is_flush_soon(const struct ubd_durability *d)
 {
     return d->between <= SOON_BYTES && d->sync_ns < SLOW_SYNC_NS &&
-           d->nr_expected < CROWD;
+           !is_crowd(d);
 }
 
 /* Needs the lock. */
@@ -244,7 +273,8 @@ choose_step(struct ubd_durability *d, struct ubd_flusher *f,
             (struct ubd_sync_span){.how = UBD_SYNC_CLEAN, .id = d->id_good};
         return UBD_FLUSH_DONE;
     }
-    if (d->nr_running >= d->syncs.max || d->is_leader_chosen) {
+    d->nr_inside++;
+    if (!may_start(d)) {
         sync = find_covering_sync(d, f->target);
         if (sync)
             follow(sync, f);
@@ -348,6 +378,7 @@ learn(struct ubd_durability *d, const struct ubd_sync *sync,
         d->sync_ns = (d->sync_ns * 3 + sync->ns) / 4;
     ubd_concurrency_guess(&d->syncs, d->sync_ns >= SLOW_SYNC_NS);
     d->nr_expected = nr_flushes + d->nr_waiting;
+    d->crowd = (d->crowd * 7 + (d->nr_inside + nr_flushes) * 16) / 8;
     learn_between(d, sync, nr_flushes);
     ubd_concurrency_ended(&d->syncs, sync->submitted_ns + sync->ns, nr_flushes,
                           is_crowded);
@@ -394,8 +425,8 @@ ubd_sync_describe(const struct ubd_sync *sync, enum ubd_sync_how how)
  * @sync has brought if it is not NULL; returns how many there were.
  */
 static unsigned
-answer(struct ubd_flusher *list, int result, const struct ubd_sync *sync,
-       struct ubd_flusher **woken)
+answer(struct ubd_durability *d, struct ubd_flusher *list, int result,
+       const struct ubd_sync *sync, struct ubd_flusher **woken)
 {
     unsigned nr = 0;
 
@@ -409,6 +440,7 @@ answer(struct ubd_flusher *list, int result, const struct ubd_sync *sync,
         f->next = *woken;
         *woken = f;
     }
+    d->nr_inside -= nr;
     return nr;
 }
 
@@ -418,7 +450,7 @@ choose_leader(struct ubd_durability *d, struct ubd_flusher **woken)
 {
     struct ubd_flusher *f = d->waiting;
 
-    if (!f || d->nr_running >= d->syncs.max || d->is_leader_chosen)
+    if (!f || !may_start(d))
         return;
     d->waiting = f->next;
     if (!d->waiting)
@@ -438,7 +470,7 @@ remember_loss(struct ubd_durability *d, int error, const struct ubd_sync *sync,
 {
     if (!d->error)
         d->error = error; /* (D3) */
-    answer(d->waiting, d->error, sync, woken);
+    answer(d, d->waiting, d->error, sync, woken);
     d->waiting = NULL;
     d->waiting_end = &d->waiting;
     d->nr_waiting = 0;
@@ -485,6 +517,7 @@ ubd_durability_finish(struct ubd_durability *d, struct ubd_sync *sync,
                       int result)
 {
     struct ubd_flusher *woken = NULL;
+    unsigned nr_flushes;
 
     sync->result = result;
     pthread_mutex_lock(&d->lock);
@@ -506,7 +539,9 @@ ubd_durability_finish(struct ubd_durability *d, struct ubd_sync *sync,
             d->failed_durable = sync->covered_failed;
         }
     }
-    learn(d, sync, answer(sync->followers, result, sync, &woken) + 1);
+    nr_flushes = answer(d, sync->followers, result, sync, &woken) + 1;
+    d->nr_inside--; /* The leader. */
+    learn(d, sync, nr_flushes);
     choose_leader(d, &woken);
     if (d->nr_settling)
         pthread_cond_broadcast(&d->ended);

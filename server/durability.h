@@ -123,6 +123,7 @@ struct ubd_durability {
 
     pthread_mutex_t lock;
     bool always; /* (c) Changes are durable when acknowledged (policy). */
+    unsigned running_limit; /* (c) Syncs that may ever run at a time. */
 
     uint64_t durable;            /* (l) All changes up to here are durable. */
     uint64_t failed;             /* (l) Bytes completed, not acknowledged. */
@@ -146,6 +147,8 @@ struct ubd_durability {
     uint64_t sync_ns;             /* Mean time of one alone. */
     unsigned nr_expected;         /* Flushes that may come together. */
     struct ubd_flusher *gatherer; /* The leader that waits for them. */
+    unsigned nr_inside;           /* Flushes that lead a sync or wait, */
+    unsigned crowd;               /* and their mean in 16ths, at its end. */
 
     pthread_cond_t ended; /* Broadcast when a sync has been finished, */
     unsigned nr_settling; /* (l) if so many wait for that. */

@@ -127,10 +127,14 @@ START_TEST(what_many_flush_together_is_left_to_their_sync)
     struct ubd_durability d;
 
     learn_to_expect(&d);
-    flush_together(&d, 8, 32 * KIB);
-    flush_together(&d, 7, 28 * KIB); /* That comes after the eight. */
+    flush_together(&d, 8, 32 * KIB); /* Once does not make a crowd. */
+    flush_together(&d, 4, 16 * KIB);
+    ck_assert(ubd_durability_expects_flush(&d, 4096, 0));
+    for (unsigned i = 0; i < TO_LEARN; i++)
+        flush_together(&d, 8, 32 * KIB);
     ck_assert(!ubd_durability_expects_flush(&d, 4096, 0));
-    flush_together(&d, 7, 28 * KIB);
+    for (unsigned i = 0; i < TO_LEARN; i++)
+        flush_together(&d, 4, 16 * KIB);
     ck_assert(ubd_durability_expects_flush(&d, 4096, 0));
     ubd_durability_destroy(&d);
 }

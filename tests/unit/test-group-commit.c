@@ -268,7 +268,7 @@ START_TEST(slow_disk_gets_one_sync_at_a_time_as_soon_as_it_is_known)
         ck_assert_int_eq(arrive(&d, &f), UBD_FLUSH_LEAD);
         f.sync.ns = ns[i];
         ubd_durability_finish(&d, &f.sync, 0);
-        ck_assert_uint_eq(d.syncs.max, i == 1 ? 1 : 4);
+        ck_assert_uint_eq(d.syncs.max, i == 1 ? 1 : 3);
     }
     ubd_durability_destroy(&d);
 }
@@ -317,6 +317,70 @@ START_TEST(every_sync_is_told_with_the_flushes_it_answered_and_who_competed)
 }
 END_TEST
 
+/* So many flush, each after a write of its own; returns how many synced at
+ * once, and had not to wait for any other.
+ */
+static unsigned
+flush_in_a_crowd(struct ubd_durability *d, unsigned nr)
+{
+    struct flush f[16];
+    bool has_led[16];
+    unsigned nr_led = 0;
+
+    for (unsigned i = 0; i < nr; i++) {
+        ubd_durability_completed(d, 1);
+        has_led[i] = arrive(d, &f[i]) == UBD_FLUSH_LEAD;
+        nr_led += has_led[i];
+    }
+    for (unsigned i = 0; i < nr; i++)
+        if (has_led[i])
+            finish(d, &f[i], 0);
+    for (unsigned i = 0; i < nr; i++) {
+        if (has_led[i])
+            continue;
+        if (f[i].flusher.must_lead) {
+            lead(d, &f[i]);
+            finish(d, &f[i], 0);
+        } else {
+            ck_assert_int_eq(answer_of(d, &f[i]), 0);
+        }
+    }
+    return nr_led;
+}
+
+START_TEST(in_a_crowd_each_flush_syncs_on_a_disk_that_takes_several)
+{
+    struct ubd_durability d;
+
+    ubd_durability_init(&d, false, 16);
+    ck_assert_uint_eq(flush_in_a_crowd(&d, 16), 3);
+    for (unsigned i = 0; i < 8; i++)
+        flush_in_a_crowd(&d, 16);
+    ck_assert_uint_eq(flush_in_a_crowd(&d, 16), 16);
+    for (unsigned i = 0; i < 40; i++) /* Four are no crowd. */
+        flush_in_a_crowd(&d, 4);
+    ck_assert_uint_eq(flush_in_a_crowd(&d, 16), 3);
+    ubd_durability_destroy(&d);
+}
+END_TEST
+
+START_TEST(crowd_gets_no_more_syncs_than_may_ever_run_or_are_tried)
+{
+    struct ubd_durability d;
+
+    ubd_durability_init(&d, false, 5);
+    for (unsigned i = 0; i < 8; i++)
+        flush_in_a_crowd(&d, 16);
+    ck_assert_uint_eq(flush_in_a_crowd(&d, 16), 5);
+    d.syncs.max = 1; /* A trial of one. */
+    ck_assert_uint_eq(flush_in_a_crowd(&d, 16), 1);
+    d.syncs.used = 1;
+    d.syncs.max = 3; /* A trial of several. */
+    ck_assert_uint_eq(flush_in_a_crowd(&d, 16), 3);
+    ubd_durability_destroy(&d);
+}
+END_TEST
+
 int
 main(void)
 {
@@ -334,6 +398,8 @@ main(void)
         only_a_sync_that_ran_alone_says_how_long_one_takes,
         slow_disk_gets_one_sync_at_a_time_as_soon_as_it_is_known,
         every_sync_is_told_with_the_flushes_it_answered_and_who_competed,
+        in_a_crowd_each_flush_syncs_on_a_disk_that_takes_several,
+        crowd_gets_no_more_syncs_than_may_ever_run_or_are_tried,
         NULL,
     };
 
