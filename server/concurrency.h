@@ -28,8 +28,8 @@ enum ubd_trial_phase {
 };
 
 struct ubd_concurrency {
-    unsigned max;   /* Syncs that may run at a time now. */
-    unsigned limit; /* And ever. */
+    unsigned max;   /* Syncs that may run at a time now (in a crowd: more, */
+    unsigned limit; /* if they are several), and most that are tried. */
     unsigned used;  /* 1 or limit: what is thought to be better. */
     bool is_proven; /* By a trial. */
 

@@ -52,12 +52,32 @@ forget_failure(struct ubd_disk *disk)
     ubd_lanes_give(&host->witness, witness, false);
 }
 
+/* The lanes that a sync has used.  They are given back only when its failure
+ * has been recorded: the next borrower would not get the report again, and
+ * would be believed.
+ */
+struct used_lanes {
+    struct ubd_lane *lane, *witness;
+    unsigned nr_unjudged; /* Calls that have failed on them. */
+};
+
+/* A sync has failed.  First that it has yet to be judged: who finds it counted
+ * finds that, too, or its verdict.
+ */
+static void
+note_failed(struct ubd_disk *disk, struct used_lanes *used)
+{
+    used->nr_unjudged++;
+    atomic_fetch_add(&disk->nr_unjudged, 1);
+    atomic_fetch_add(&disk->nr_failed, 1);
+}
+
 /* The sync of a flush: all of the file. */
 static const struct ubd_req whole_file = {.op = UBD_OP_SYNC};
 
 static int
 run_sync(struct ubd_disk *disk, const struct ubd_req *sync,
-         const struct ubd_lane *lane)
+         const struct ubd_lane *lane, struct used_lanes *used)
 {
     const uint64_t start_ns = ubd_now_ns();
     struct ubd_req req = *sync;
@@ -68,7 +88,7 @@ run_sync(struct ubd_disk *disk, const struct ubd_req *sync,
         ubd_stats_count(&disk->stats, UBD_COUNT_CACHE_FLUSHES);
         r = ubd_disk_run(disk, &req);
         if (r < 0)
-            atomic_fetch_add(&disk->nr_failed, 1);
+            note_failed(disk, used);
         return r;
     }
     if (UBD_MUTANT(sync_file_range_trusted)) {
@@ -81,18 +101,10 @@ run_sync(struct ubd_disk *disk, const struct ubd_req *sync,
     ubd_stats_time(&disk->stats, UBD_HIST_SYNC, ubd_now_ns() - start_ns);
     if (r < 0) {
         ubd_stats_count(&disk->stats, UBD_COUNT_SYNCS_FAILED);
-        atomic_fetch_add(&disk->nr_failed, 1);
+        note_failed(disk, used);
     }
     return r;
 }
-
-/* The lanes that a sync has used.  They are given back only when its failure
- * has been recorded: the next borrower would not get the report again, and
- * would be believed.
- */
-struct used_lanes {
-    struct ubd_lane *lane, *witness;
-};
 
 /* A stale lane has reported @error, which may be old news.  The witness knows,
  * unless it is stale as well; then we assume the worst.  Its sync is as good as
@@ -107,7 +119,7 @@ ask_witness(struct ubd_disk *disk, const struct ubd_req *sync,
     used->witness = ubd_lanes_take(lanes);
     if (ubd_lanes_is_stale(lanes, used->witness))
         return error;
-    return run_sync(disk, sync, used->witness);
+    return run_sync(disk, sync, used->witness, used);
 }
 
 /* Take what @lane has yet to report, by a call that does not flush the disk: a
@@ -151,13 +163,21 @@ sync_host(struct ubd_disk *disk, const struct ubd_req *sync,
         r = drain_lane(disk, used->lane);
     if (r < 0)
         return ask_witness(disk, sync, used, r);
-    r = run_sync(disk, sync, used->lane);
+    r = run_sync(disk, sync, used->lane, used);
     /* It has become stale meanwhile, by a failure that may be this one; but not
      * if the disk has failed a flush, which only this call was told of.
      */
     if (is_lack_of_space(r) && may_ask && ubd_lanes_is_stale(lanes, used->lane))
         r = ask_witness(disk, sync, used, r);
     return r;
+}
+
+/* What has failed on them is judged, or had cost nothing. */
+static void
+note_judged(struct ubd_disk *disk, const struct used_lanes *used)
+{
+    if (used->nr_unjudged > 0)
+        atomic_fetch_sub(&disk->nr_unjudged, used->nr_unjudged);
 }
 
 static void
@@ -192,11 +212,14 @@ lead_sync(struct ubd_disk *disk, struct ubd_sync *sync)
         give_lanes(disk, &used);
         ubd_cache_flush_synced(&disk->cache_flush, mark); /* (D3) */
         ubd_writeout_settle(&disk->writeout);             /* (D4) */
-        if (atomic_load(&disk->nr_failed) != nr_failed)
+        if (atomic_load(&disk->nr_failed) != nr_failed ||
+            atomic_load(&disk->nr_unjudged) > 0)
             ubd_durability_settle(d, sync); /* (D3) */
         r = ubd_durability_finish(d, sync, 0);
+        note_judged(disk, &used);
     } else {
         r = ubd_durability_finish(d, sync, r);
+        note_judged(disk, &used);
         give_lanes(disk, &used);
     }
     if (r < 0 && ubd_durability_error(d) == 0)
@@ -238,6 +261,7 @@ ubd_disk_flush_cache(struct ubd_disk *disk, uint64_t offset)
 
     if (is_lost)
         ubd_durability_lost(d, r); /* (D3) */
+    note_judged(disk, &used);
     give_lanes(disk, &used);
     if (is_lost)
         tell_of_loss(disk);

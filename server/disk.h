@@ -50,7 +50,8 @@ struct ubd_disk {
     struct ubd_range_locks ranges;      /* Used with O_DIRECT only. */
     struct ubd_bounce bounce;
     atomic_bool no_early;    /* (a) Early write-out has failed: given up. */
-    atomic_uint nr_failed;   /* (a) Syncs, of all or of a page. */
+    atomic_uint nr_failed;   /* (a) Syncs, of all or of a page, */
+    atomic_uint nr_unjudged; /* (a) and those whose loss is not known yet. */
     atomic_uint unsupported; /* (a) Methods of zero.c that the host refused, */
     atomic_uint proven;      /* (a) and those that have worked. */
 };

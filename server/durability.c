@@ -489,12 +489,14 @@ wake(struct ubd_flusher *list)
     }
 }
 
-/* Needs the lock.  Does anybody run who is not waiting for the others, too? */
+/* Needs the lock.  Does any sync up to @last run that is not waiting for the
+ * others, too?
+ */
 static bool
-is_anything_unjudged(const struct ubd_durability *d)
+is_anything_unjudged(const struct ubd_durability *d, uint64_t last)
 {
     for (const struct ubd_sync *s = d->running; s; s = s->next)
-        if (!s->is_settling)
+        if (s->id <= last && !s->is_settling)
             return true;
     return false;
 }
@@ -502,11 +504,14 @@ is_anything_unjudged(const struct ubd_durability *d)
 void
 ubd_durability_settle(struct ubd_durability *d, struct ubd_sync *sync)
 {
+    uint64_t last;
+
     pthread_mutex_lock(&d->lock);
+    last = d->nr_syncs; /* Who comes later has not failed yet: no end else. */
     sync->is_settling = true;
     d->nr_settling++;
     pthread_cond_broadcast(&d->ended);
-    while (is_anything_unjudged(d))
+    while (is_anything_unjudged(d, last))
         pthread_cond_wait(&d->ended, &d->lock);
     d->nr_settling--;
     pthread_mutex_unlock(&d->lock);

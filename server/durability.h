@@ -21,9 +21,10 @@
  *      (cache-flush.h), no sync's or durable write's success is answered; and
  *      none of a sync beside which another one is known to have failed, before
  *      that is judged.  (Not covered: two syncs of flushes, or two durable
- *      writes, end at the same moment, and the disk has failed the flush of
- *      the one that is heard later; or that one has lost, with its errno for
- *      the only report, what the other one was to write, too.)
+ *      writes, of which the disk has failed the flush of one, and the other one
+ *      is answered before the thread that was told has run again; or that one
+ *      has lost, with its errno for the only report, what the other one was to
+ *      write, too.)
  *      [tests/model/durability.pml: D3]
  *
  * (D4) Every call that can take such a report (fdatasync, also of a page only,
@@ -148,7 +149,7 @@ struct ubd_durability {
     unsigned nr_expected;         /* Flushes that may come together. */
     struct ubd_flusher *gatherer; /* The leader that waits for them. */
     unsigned nr_inside;           /* Flushes that lead a sync or wait, */
-    unsigned crowd;               /* and their mean in 16ths, at its end. */
+    unsigned crowd;               /* their mean in 16ths, when one ends. */
 
     pthread_cond_t ended; /* Broadcast when a sync has been finished, */
     unsigned nr_settling; /* (l) if so many wait for that. */

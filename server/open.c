@@ -8,7 +8,7 @@
 #include <errno.h>
 #include <string.h>
 
-#define SYNCS_MAX 16 /* At a time, on a disk that likes it: concurrency.h. */
+#define SYNCS_MAX 16 /* At a time, of a crowd on a disk that likes it. */
 #define SYNC_LANES (SYNCS_MAX + 1) /* And one for the flushes of the cache. */
 #define WRITE_LANES 32 /* Durable writes at a time; more of them wait. */
 

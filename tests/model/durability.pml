@@ -12,7 +12,8 @@
  *
  * Left out: cache=osync; the witness, which only spares a client false alarms:
  * what a stale lane reports is always taken for a loss here; and flushes of the
- * disk that fail, which are told to one call only (cache-flush.h).
+ * disk that fail, which are told to one call only (cache-flush.h), and with
+ * them ubd_durability_settle; and that the number of syncs that may run changes.
  *
  * spin -DWRONG_... makes one known mistake; each must be refuted, as tests in
  * this folder see to.

@@ -43,6 +43,20 @@ wait_verdict(void)
         sched_yield();
 }
 
+/* Until a flush waits for a verdict; or has been answered that all is well. */
+static void
+wait_settling(struct ubd_durability *d)
+{
+    bool is_settling = false;
+
+    while (!is_settling && ubd_durability_volatile(d) > 0) {
+        pthread_mutex_lock(&d->lock);
+        is_settling = d->nr_settling == 1;
+        pthread_mutex_unlock(&d->lock);
+        sched_yield();
+    }
+}
+
 START_TEST(lane_is_kept_until_the_result_is_recorded)
 {
     struct fake *fake = fake_new(64 * KIB);
@@ -225,9 +239,7 @@ START_TEST(flush_waits_for_the_verdict_of_a_sync_that_failed_meanwhile)
 {
     struct fake *fake = fake_new(KIB * 1024);
     struct ubd_disk *disk = unit_disk(fake, "barrier");
-    struct ubd_durability *d = &disk->durability;
     struct unit_job first, second;
-    bool is_settling = false;
 
     ck_assert_int_eq(ubd_flush(disk), 0);
     ck_assert_int_eq(ubd_write(disk, block, sizeof block, 0, 0), 0);
@@ -242,17 +254,62 @@ START_TEST(flush_waits_for_the_verdict_of_a_sync_that_failed_meanwhile)
     while (!atomic_load(&is_held))
         sched_yield();
     fake_release(fake, FAKE_SYNC, 0);
-    while (!is_settling && ubd_durability_volatile(d) > 0) {
-        pthread_mutex_lock(&d->lock);
-        is_settling = d->nr_settling == 1;
-        pthread_mutex_unlock(&d->lock);
-        sched_yield();
-    }
+    wait_settling(&disk->durability);
     atomic_store(&must_hold, false);
     ck_assert_int_eq(unit_join(&first), -EIO);
     ck_assert_int_eq(unit_join(&second), -EIO);
     fake_unhold(fake, FAKE_SYNC);
     ck_assert_int_eq(ubd_flush(disk), -EIO);
+    unit_close(disk, fake);
+}
+END_TEST
+
+/* It begins when that failure is known, and its own sync finds nothing. */
+START_TEST(flush_waits_for_the_verdict_of_a_sync_that_failed_before_it_began)
+{
+    struct fake *fake = fake_new(KIB * 1024);
+    struct ubd_disk *disk = unit_disk(fake, "barrier");
+    struct unit_job first, second;
+
+    ck_assert_int_eq(ubd_flush(disk), 0);
+    ck_assert_int_eq(ubd_write(disk, block, sizeof block, 0, 0), 0);
+    fake_fault_once(fake, FAKE_SYNC, FAKE_FAIL, -EIO);
+    hold_next_verdict();
+    unit_start_flush(&first, disk);
+    wait_verdict();
+    unit_start_flush(&second, disk);
+    wait_settling(&disk->durability);
+    atomic_store(&must_hold, false);
+    ck_assert_int_eq(unit_join(&first), -EIO);
+    ck_assert_int_eq(unit_join(&second), -EIO);
+    unit_close(disk, fake);
+}
+END_TEST
+
+/* That is so for as long as it takes, and no longer. */
+START_TEST(failure_that_is_judged_is_waited_for_no_more)
+{
+    struct fake *fake = fake_new(KIB * 1024);
+    struct ubd_disk *disk = unit_settled_disk(fake);
+    struct unit_job held;
+
+    fake_fault_once(fake, FAKE_WRITE, FAKE_FAIL, -ENOSPC);
+    ck_assert_int_eq(ubd_write(disk, block, 4096, 0, 0), -ENOSPC);
+    fake_fault_once(fake, FAKE_SYNC, FAKE_FAIL, -ENOSPC);
+    ck_assert_int_eq(ubd_flush(disk), -ENOSPC); /* Harmless. */
+    ck_assert_int_eq(ubd_loss(disk), 0);
+    ck_assert_uint_gt(atomic_load(&disk->nr_failed), 0);
+    ck_assert_uint_eq(atomic_load(&disk->nr_unjudged), 0);
+
+    fake_hold(fake, FAKE_SYNC, FAKE_RUNNING);
+    ck_assert_int_eq(ubd_write(disk, block, 4096, 0, 0), 0);
+    unit_start_flush(&held, disk);
+    fake_wait_held(fake, FAKE_SYNC, 1);
+    fake_hold_no_more(fake, FAKE_SYNC);
+    ck_assert_int_eq(ubd_write(disk, block, 4096, 0, 0), 0);
+    ck_assert_int_eq(ubd_flush(disk), 0); /* Beside it. */
+    fake_unhold(fake, FAKE_SYNC);
+    ck_assert_int_eq(unit_join(&held), 0);
     unit_close(disk, fake);
 }
 END_TEST
@@ -287,6 +344,31 @@ START_TEST(two_who_wait_for_the_verdict_of_others_do_not_wait_for_each_other)
     ck_assert_int_eq(pthread_create(&thread, NULL, settle, &a), 0);
     settle(&b);
     pthread_join(thread, NULL);
+    ubd_durability_destroy(&d);
+}
+END_TEST
+
+/* Else it would wait for as long as others flush, one after the other. */
+START_TEST(who_waits_for_a_verdict_does_not_wait_for_who_comes_later)
+{
+    struct ubd_durability d;
+    struct flush_of waits = {.d = &d}, beside = {.d = &d}, later = {.d = &d};
+    struct ubd_flusher flushers[3];
+    pthread_t thread;
+
+    ubd_durability_init(&d, false, 3);
+    ck_assert_int_eq(ubd_durability_arrive(&d, &flushers[0], &waits.sync),
+                     UBD_FLUSH_LEAD);
+    ck_assert_int_eq(ubd_durability_arrive(&d, &flushers[1], &beside.sync),
+                     UBD_FLUSH_LEAD);
+    ubd_durability_completed(&d, 1);
+    ck_assert_int_eq(pthread_create(&thread, NULL, settle, &waits), 0);
+    wait_settling(&d);
+    ck_assert_int_eq(ubd_durability_arrive(&d, &flushers[2], &later.sync),
+                     UBD_FLUSH_LEAD);
+    ck_assert_int_eq(ubd_durability_finish(&d, &beside.sync, 0), 0);
+    pthread_join(thread, NULL);
+    ck_assert_int_eq(ubd_durability_finish(&d, &later.sync, 0), 0);
     ubd_durability_destroy(&d);
 }
 END_TEST
@@ -330,6 +412,9 @@ main(void)
         own_failure_of_a_durable_write_is_told_at_once,
         fua_write_beside_a_sync_that_failed_is_not_acknowledged,
         flush_waits_for_the_verdict_of_a_sync_that_failed_meanwhile,
+        flush_waits_for_the_verdict_of_a_sync_that_failed_before_it_began,
+        failure_that_is_judged_is_waited_for_no_more,
+        who_waits_for_a_verdict_does_not_wait_for_who_comes_later,
         two_who_wait_for_the_verdict_of_others_do_not_wait_for_each_other,
         flush_that_the_disk_failed_is_no_old_news_of_a_write,
         NULL,

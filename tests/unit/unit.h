@@ -34,7 +34,8 @@ struct ubd_disk *unit_settled_disk(struct fake *fake);
 struct ubd_disk *unit_limited_disk(struct fake *fake, const char *cache,
                                    int64_t limit, bool evict);
 
-/* At most @max syncs at a time from now on. */
+/* At most @max syncs at a time from now on, 1 to 3; more in a crowd if not 1.
+ */
 void unit_limit_syncs(struct ubd_disk *disk, unsigned max);
 
 /* Close both. */
