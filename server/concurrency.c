@@ -8,6 +8,17 @@
  * if that is half as fast, it costs 5 %, then 1.5 %.
  */
 #define EPOCH_SYNCS 32
+
+/* And not shorter: 16 flushes that have each a sync of their own end together,
+ * twice in 32, which is chance.
+ */
+#define EPOCH_NS 50000000
+
+/* So many times the mean time between the ends of two syncs: nobody flushed
+ * meanwhile, or the machine stood still, and the epoch begins once more.
+ */
+#define PAUSE 64
+
 #define RESTS_FIRST 1
 #define RESTS_MIN 16
 #define RESTS_MAX 64
@@ -23,6 +34,14 @@ start_epoch(struct ubd_concurrency *c)
     c->nr_syncs = c->nr_crowded = 0;
     c->nr_flushes = 0;
     c->start_ns = 0;
+}
+
+/* Does a pause end at @now_ns? */
+static bool
+was_pause(const struct ubd_concurrency *c, uint64_t now_ns)
+{
+    return c->between_ns > 0 && now_ns > c->last_ns &&
+           now_ns - c->last_ns > PAUSE * c->between_ns;
 }
 
 /* Go on with what is used, and try the other one later. */
@@ -100,22 +119,29 @@ void
 ubd_concurrency_ended(struct ubd_concurrency *c, uint64_t now_ns,
                       unsigned nr_flushes, bool is_crowded)
 {
-    uint64_t rate;
+    uint64_t ns;
 
+    if (was_pause(c, now_ns)) {
+        start_epoch(c);
+        c->between_ns *= 2; /* Or is the disk so slow now? */
+    }
+    c->last_ns = now_ns;
     if (++c->nr_syncs <= SETTLE_SYNCS) {
         c->start_ns = now_ns;
         return;
     }
     c->nr_flushes += nr_flushes;
     c->nr_crowded += is_crowded;
-    if (c->nr_syncs < SETTLE_SYNCS + EPOCH_SYNCS)
+    if (c->nr_syncs < SETTLE_SYNCS + EPOCH_SYNCS ||
+        now_ns < c->start_ns + EPOCH_NS)
         return;
-    if (c->nr_crowded < EPOCH_SYNCS / 2 || now_ns <= c->start_ns) {
+    ns = now_ns - c->start_ns;
+    c->between_ns = ns / (c->nr_syncs - SETTLE_SYNCS);
+    if (c->nr_crowded < (c->nr_syncs - SETTLE_SYNCS) / 2) {
         if (c->phase != UBD_TRIAL_REST) /* It would prove nothing: later. */
             start_rest(c, RESTS_FIRST);
     } else {
-        rate = c->nr_flushes * UINT64_C(1000000000000) / (now_ns - c->start_ns);
-        end_epoch(c, rate);
+        end_epoch(c, c->nr_flushes * UINT64_C(1000000000000) / ns);
     }
     start_epoch(c);
 }

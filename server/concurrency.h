@@ -37,7 +37,10 @@ struct ubd_concurrency {
     uint64_t rate[UBD_TRIAL_PHASES]; /* Flushes in 1000 s, of this trial. */
     unsigned nr_rests, rests_max;    /* Epochs without a trial. */
 
-    /* The epoch: a number of syncs. */
+    uint64_t last_ns;    /* When the last sync has ended, */
+    uint64_t between_ns; /* and time between two in the last epoch. */
+
+    /* The epoch: a number of syncs, and some time. */
     unsigned nr_syncs;
     unsigned nr_crowded; /* Of those, not alone. */
     uint64_t nr_flushes; /* That they have answered. */

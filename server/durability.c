@@ -27,13 +27,14 @@
  */
 #define SOON_BYTES (UINT64_C(256) << 10)
 
-/* In 16ths.  So many flushes at a time keep the processors busy, and then what
+/* In 256ths.  So many flushes at a time keep the processors busy, and then what
  * spares them work is faster: to start no write-out early, as the shorter sync
  * gains less than that costs; and a sync for each flush, on a disk that takes
  * several at once, as nobody has to be woken then who has not waited for the
  * disk himself.
  */
-#define CROWD (9 * 16 / 2)
+#define CROWD (9 * 256 / 2)
+#define CROWD_ENDS (4 * 256 + 16) /* Four, for certain, are none. */
 
 /* Syncs at a time where fewer flush: with four of them the fourth shares one
  * with whoever comes next.
@@ -172,20 +173,13 @@ find_covering_sync(struct ubd_durability *d, uint64_t target)
     return found;
 }
 
-/* Needs the lock. */
-static bool
-is_crowd(const struct ubd_durability *d)
-{
-    return d->crowd >= CROWD;
-}
-
 /* Needs the lock.  May one more sync run?  In a trial of several they are few:
  * where one at a time is right, more would cost more.
  */
 static bool
 may_start(const struct ubd_durability *d)
 {
-    const bool are_many = d->syncs.max > 1 && d->syncs.used > 1 && is_crowd(d);
+    const bool are_many = d->syncs.max > 1 && d->syncs.used > 1 && d->is_crowd;
 
     return d->nr_running < (are_many ? d->running_limit : d->syncs.max) &&
            !d->is_leader_chosen;
@@ -196,7 +190,7 @@ static bool
 is_flush_soon(const struct ubd_durability *d)
 {
     return d->between <= SOON_BYTES && d->sync_ns < SLOW_SYNC_NS &&
-           !is_crowd(d);
+           !d->is_crowd;
 }
 
 /* Needs the lock. */
@@ -378,7 +372,8 @@ learn(struct ubd_durability *d, const struct ubd_sync *sync,
         d->sync_ns = (d->sync_ns * 3 + sync->ns) / 4;
     ubd_concurrency_guess(&d->syncs, d->sync_ns >= SLOW_SYNC_NS);
     d->nr_expected = nr_flushes + d->nr_waiting;
-    d->crowd = (d->crowd * 7 + (d->nr_inside + nr_flushes) * 16) / 8;
+    d->crowd = (d->crowd * 7 + (d->nr_inside + nr_flushes) * 256) / 8;
+    d->is_crowd = d->crowd >= (d->is_crowd ? CROWD_ENDS : CROWD);
     learn_between(d, sync, nr_flushes);
     ubd_concurrency_ended(&d->syncs, sync->submitted_ns + sync->ns, nr_flushes,
                           is_crowded);

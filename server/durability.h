@@ -149,7 +149,8 @@ struct ubd_durability {
     unsigned nr_expected;         /* Flushes that may come together. */
     struct ubd_flusher *gatherer; /* The leader that waits for them. */
     unsigned nr_inside;           /* Flushes that lead a sync or wait, */
-    unsigned crowd;               /* their mean in 16ths, when one ends. */
+    unsigned crowd;               /* their mean in 256ths, when one ends, */
+    bool is_crowd;                /* and if those are many. */
 
     pthread_cond_t ended; /* Broadcast when a sync has been finished, */
     unsigned nr_settling; /* (l) if so many wait for that. */

@@ -7,7 +7,7 @@
 #include "unit.h"
 
 #define LIMIT 4
-#define SYNC_NS UINT64_C(1000000)
+#define SYNC_NS UINT64_C(8000000) /* Epochs are of 32 syncs then. */
 
 enum kind {
     PARALLEL, /* Takes as long, however many run. */
@@ -294,6 +294,55 @@ START_TEST(stall_is_not_taken_for_the_worse_number)
 }
 END_TEST
 
+/* As above, but in both epochs: clients that flush in bursts. */
+START_TEST(pause_is_not_taken_for_the_worse_number)
+{
+    struct sim s = make_sim(PARALLEL, 16, LIMIT);
+    enum ubd_trial_phase paused = UBD_TRIAL_REST;
+
+    for (unsigned i = 0; i < 20000; i++) {
+        run(&s, 1);
+        if (s.c.phase != paused && s.c.nr_syncs == 10) {
+            paused = s.c.phase;
+            if (paused == UBD_TRIAL_BEFORE || paused == UBD_TRIAL_AFTER)
+                s.now_ns += 1000 * SYNC_NS;
+        }
+        ck_assert_uint_eq(s.c.used, LIMIT);
+    }
+    ck_assert_uint_gt(s.nr_syncs_of[1], 0); /* There were trials. */
+}
+END_TEST
+
+START_TEST(disk_that_becomes_much_slower_is_not_taken_for_one_that_pauses)
+{
+    struct ubd_concurrency c;
+    uint64_t now_ns = 1;
+
+    ubd_concurrency_init(&c, LIMIT);
+    for (unsigned i = 0; i < 200; i++)
+        ubd_concurrency_ended(&c, now_ns += 1000000, 1, true);
+    ck_assert_uint_eq(c.between_ns, 1000000);
+    for (unsigned i = 0; i < 60; i++)
+        ubd_concurrency_ended(&c, now_ns += 1000000000, 1, true);
+    ck_assert_uint_eq(c.between_ns, 1000000000);
+}
+END_TEST
+
+START_TEST(epoch_lasts_for_some_time_however_fast_the_syncs)
+{
+    struct ubd_concurrency c;
+    uint64_t now_ns = 1;
+
+    ubd_concurrency_init(&c, LIMIT);
+    for (unsigned i = 0; i < 450; i++) /* 45 ms. */
+        ubd_concurrency_ended(&c, now_ns += 100000, 1, true);
+    ck_assert_uint_eq(c.nr_syncs, 450);
+    for (unsigned i = 0; i < 60; i++)
+        ubd_concurrency_ended(&c, now_ns += 100000, 1, true);
+    ck_assert_uint_lt(c.nr_syncs, 60);
+}
+END_TEST
+
 START_TEST(small_advantage_is_not_followed)
 {
     struct ubd_concurrency c;
@@ -303,7 +352,9 @@ START_TEST(small_advantage_is_not_followed)
 
         ubd_concurrency_init(&c, LIMIT);
         for (unsigned i = 0; i < 1000; i++) {
-            now_ns += c.max == LIMIT ? 111 : is_large ? 100 : 102;
+            now_ns += c.max == LIMIT ? 11100000
+                      : is_large     ? 10000000
+                                     : 10200000;
             ubd_concurrency_ended(&c, now_ns, 1, true);
         }
         ck_assert_uint_eq(c.used, is_large ? 1 : LIMIT);
@@ -336,6 +387,9 @@ main(void)
         trial_is_not_disturbed_by_guesses,
         times_alone_do_not_put_off_the_next_trial,
         stall_is_not_taken_for_the_worse_number,
+        pause_is_not_taken_for_the_worse_number,
+        disk_that_becomes_much_slower_is_not_taken_for_one_that_pauses,
+        epoch_lasts_for_some_time_however_fast_the_syncs,
         small_advantage_is_not_followed,
         where_only_one_may_run_nothing_is_tried,
         NULL,

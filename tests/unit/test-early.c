@@ -140,6 +140,25 @@ START_TEST(what_many_flush_together_is_left_to_their_sync)
 }
 END_TEST
 
+/* Four and a third on the mean: neither does that make one. */
+START_TEST(crowd_that_thins_out_a_little_stays_one)
+{
+    struct ubd_durability d;
+
+    learn_to_expect(&d);
+    for (int was_crowd = 0; was_crowd < 2; was_crowd++) {
+        for (unsigned i = 0; i < TO_LEARN; i++) {
+            flush_together(&d, i % 3 ? 4 : 5, 16 * KIB);
+            ck_assert_int_eq(ubd_durability_expects_flush(&d, 4096, 0),
+                             !was_crowd);
+        }
+        for (unsigned i = 0; i < TO_LEARN; i++)
+            flush_together(&d, 8, 32 * KIB);
+    }
+    ubd_durability_destroy(&d);
+}
+END_TEST
+
 START_TEST(nobody_hurries_before_a_slow_sync)
 {
     struct ubd_durability d;
@@ -348,6 +367,7 @@ main(void)
         nothing_is_written_out_early_twice_at_one_place,
         flushes_that_share_a_sync_share_what_was_written,
         what_many_flush_together_is_left_to_their_sync,
+        crowd_that_thins_out_a_little_stays_one,
         nobody_hurries_before_a_slow_sync,
         write_out_begins_with_the_write_and_flushes_sync_all_the_same,
         only_writes_to_the_page_cache_are_written_out_early,
