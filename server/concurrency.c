@@ -14,10 +14,8 @@
  */
 #define EPOCH_NS 50000000
 
-/* So many times the mean time between the ends of two syncs: nobody flushed
- * meanwhile, or the machine stood still, and the epoch begins once more.
- */
-#define PAUSE 64
+/* If no sync runs for so long, nobody flushes: that time does not count. */
+#define IDLE_NS 1000000
 
 #define RESTS_FIRST 1
 #define RESTS_MIN 16
@@ -34,14 +32,6 @@ start_epoch(struct ubd_concurrency *c)
     c->nr_syncs = c->nr_crowded = 0;
     c->nr_flushes = 0;
     c->start_ns = 0;
-}
-
-/* Does a pause end at @now_ns? */
-static bool
-was_pause(const struct ubd_concurrency *c, uint64_t now_ns)
-{
-    return c->between_ns > 0 && now_ns > c->last_ns &&
-           now_ns - c->last_ns > PAUSE * c->between_ns;
 }
 
 /* Go on with what is used, and try the other one later. */
@@ -116,27 +106,26 @@ end_epoch(struct ubd_concurrency *c, uint64_t rate)
 }
 
 void
-ubd_concurrency_ended(struct ubd_concurrency *c, uint64_t now_ns,
-                      unsigned nr_flushes, bool is_crowded)
+ubd_concurrency_ended(struct ubd_concurrency *c, uint64_t begin_ns,
+                      uint64_t end_ns, unsigned nr_flushes, bool is_crowded)
 {
     uint64_t ns;
 
-    if (was_pause(c, now_ns)) {
-        start_epoch(c);
-        c->between_ns *= 2; /* Or is the disk so slow now? */
-    }
-    c->last_ns = now_ns;
+    if (end_ns < c->last_ns) /* It was held up after that. */
+        end_ns = c->last_ns;
+    if (begin_ns > c->last_ns + IDLE_NS)
+        c->start_ns += begin_ns - c->last_ns;
+    c->last_ns = end_ns;
     if (++c->nr_syncs <= SETTLE_SYNCS) {
-        c->start_ns = now_ns;
+        c->start_ns = end_ns;
         return;
     }
     c->nr_flushes += nr_flushes;
     c->nr_crowded += is_crowded;
     if (c->nr_syncs < SETTLE_SYNCS + EPOCH_SYNCS ||
-        now_ns < c->start_ns + EPOCH_NS)
+        end_ns < c->start_ns + EPOCH_NS)
         return;
-    ns = now_ns - c->start_ns;
-    c->between_ns = ns / (c->nr_syncs - SETTLE_SYNCS);
+    ns = end_ns - c->start_ns;
     if (c->nr_crowded < (c->nr_syncs - SETTLE_SYNCS) / 2) {
         if (c->phase != UBD_TRIAL_REST) /* It would prove nothing: later. */
             start_rest(c, RESTS_FIRST);

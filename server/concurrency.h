@@ -37,14 +37,13 @@ struct ubd_concurrency {
     uint64_t rate[UBD_TRIAL_PHASES]; /* Flushes in 1000 s, of this trial. */
     unsigned nr_rests, rests_max;    /* Epochs without a trial. */
 
-    uint64_t last_ns;    /* When the last sync has ended, */
-    uint64_t between_ns; /* and time between two in the last epoch. */
+    uint64_t last_ns; /* When the last sync has ended. */
 
     /* The epoch: a number of syncs, and some time. */
     unsigned nr_syncs;
     unsigned nr_crowded; /* Of those, not alone. */
     uint64_t nr_flushes; /* That they have answered. */
-    uint64_t start_ns;   /* Since when; 0: not yet. */
+    uint64_t start_ns;   /* Since when, without idle time; 0: not yet. */
 };
 
 /* @limit: at least 1. */
@@ -55,10 +54,11 @@ void ubd_concurrency_init(struct ubd_concurrency *c, unsigned limit);
  */
 void ubd_concurrency_guess(struct ubd_concurrency *c, bool is_slow);
 
-/* A sync has ended at @now_ns and answered @nr_flushes.  @is_crowded: others
- * ran or waited meanwhile.  Sets c->max.
+/* A sync that was submitted at @begin_ns has ended at @end_ns, and answered
+ * @nr_flushes.  @is_crowded: others ran or waited meanwhile.  Sets c->max.
  */
-void ubd_concurrency_ended(struct ubd_concurrency *c, uint64_t now_ns,
-                           unsigned nr_flushes, bool is_crowded);
+void ubd_concurrency_ended(struct ubd_concurrency *c, uint64_t begin_ns,
+                           uint64_t end_ns, unsigned nr_flushes,
+                           bool is_crowded);
 
 #endif

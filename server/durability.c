@@ -375,7 +375,8 @@ learn(struct ubd_durability *d, const struct ubd_sync *sync,
     d->crowd = (d->crowd * 7 + (d->nr_inside + nr_flushes) * 256) / 8;
     d->is_crowd = d->crowd >= (d->is_crowd ? CROWD_ENDS : CROWD);
     learn_between(d, sync, nr_flushes);
-    ubd_concurrency_ended(&d->syncs, sync->submitted_ns + sync->ns, nr_flushes,
+    ubd_concurrency_ended(&d->syncs, sync->submitted_ns,
+                          sync->submitted_ns + sync->ns, nr_flushes,
                           is_crowded);
 }
 

@@ -20,11 +20,11 @@
  *      asked for it: so while the engine flushes the disk on its own account
  *      (cache-flush.h), no sync's or durable write's success is answered; and
  *      none of a sync beside which another one is known to have failed, before
- *      that is judged.  (Not covered: two syncs of flushes, or two durable
- *      writes, of which the disk has failed the flush of one, and the other one
- *      is answered before the thread that was told has run again; or that one
- *      has lost, with its errno for the only report, what the other one was to
- *      write, too.)
+ *      that is judged.  (Not covered: two calls, syncs of flushes or
+ *      durable writes or one of each, of which the disk has failed the flush of
+ *      one, and the other one is answered before the thread that was told has
+ *      recorded it; or that one has lost, with its errno for the only report,
+ *      what the other one was to write, too.)
  *      [tests/model/durability.pml: D3]
  *
  * (D4) Every call that can take such a report (fdatasync, also of a page only,

@@ -19,9 +19,10 @@ before_leaving() {
 # Its words are in the files out and err.
 start_serve() {
     local line
-    # A shell's background jobs ignore SIGINT, which bash cannot undo.
+    # A shell's background jobs ignore SIGINT, and what nohup(1) starts SIGHUP,
+    # which bash cannot undo.
     exec {serve_fd}< <(
-        exec perl -e '$SIG{INT} = "DEFAULT"; exec @ARGV or die' \
+        exec perl -e '@SIG{"INT", "HUP"} = ("DEFAULT") x 2; exec @ARGV or die' \
             "$src/scripts/serve" "$@" 2>err
     )
     serve_pid=$!
