@@ -14,22 +14,22 @@ session_of() {
 # sessions WORDS...: sets $own, bench's session, and $servers, those of two
 # servers that it has started.
 sessions() {
-    local pid
-    exec {progress}< <(exec "$src/scripts/bench" --dir "$image_dir" \
-        --size 64M --only fsync1-x1 --servers nbdkit-file,nbdkit-null \
-        --paired --rounds 1000 --time 0.2 "$@" 2>&1 >out)
+    local pids
+    "$src/scripts/bench" --dir "$image_dir" --size 64M --only fsync1-x1 \
+        --servers nbdkit-file,nbdkit-null --paired --rounds 1000 --time 1 \
+        "$@" >out 2>err &
     bench_pid=$!
-    read -r -u "$progress" _ || fail "bench ended"
     own=$(session_of "$bench_pid")
-    servers=()
-    for pid in $(pgrep -P "$bench_pid" -x nbdkit); do
-        servers+=("$(session_of "$pid")")
+    while true; do # They are started anew for each round.
+        kill -0 "$bench_pid" 2>/dev/null || fail "bench ended"
+        mapfile -t pids < <(pgrep -P "$bench_pid" -x nbdkit)
+        [ ${#pids[@]} -eq 2 ] || continue
+        servers=("$(session_of "${pids[0]}")" "$(session_of "${pids[1]}")")
+        [[ -z ${servers[0]} || -z ${servers[1]} ]] || break
     done
-    [ ${#servers[@]} -eq 2 ] || fail "${#servers[@]} servers, expected 2"
     kill -TERM "$bench_pid"
     wait "$bench_pid" || true
     bench_pid=
-    exec {progress}<&-
     nothing_is_left
 }
 
