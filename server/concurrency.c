@@ -8,18 +8,17 @@
  * if that is half as fast, it costs 5 %, then 1.5 %.
  */
 #define EPOCH_SYNCS 32
+#define RESTS_FIRST 1
+#define RESTS_MIN 16
+#define RESTS_MAX 64
 
-/* And not shorter: 16 flushes that have each a sync of their own end together,
- * twice in 32, which is chance.
+/* And an epoch is not shorter: 16 flushes that have each a sync of their own
+ * end together, twice in 32, which is chance.
  */
 #define EPOCH_NS 50000000
 
 /* If no sync runs for so long, nobody flushes: that time does not count. */
 #define IDLE_NS 1000000
-
-#define RESTS_FIRST 1
-#define RESTS_MIN 16
-#define RESTS_MAX 64
 
 /* Syncs between two epochs: what ran when the number changed counts for
  * neither.

@@ -36,16 +36,6 @@ wait_clean(struct ubd_disk *disk)
         sched_yield();
 }
 
-/* One that is awake may take the first pages of a write, and leave the rest as
- * too few to bother.
- */
-static void
-wait_asleep(struct ubd_disk *disk)
-{
-    while (!atomic_load(&disk->writeback.is_asleep))
-        sched_yield();
-}
-
 static void
 check_lost(struct ubd_disk *disk, int error)
 {
@@ -154,7 +144,7 @@ START_TEST(failure_that_lost_nothing_acknowledged_does_not_disable_the_disk)
     write_at(disk, MIB, START); /* Its start is told of that. */
     wait_clean(disk);
     ck_assert_uint_ge(fake_count(fake, FAKE_WAIT_WRITEOUT), 1);
-    wait_asleep(disk);
+    unit_wait_asleep(disk);
     write_at(disk, 2 * MIB, START);
     wait_clean(disk);
     ck_assert_int_eq(ubd_loss(disk), 0);

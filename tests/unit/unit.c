@@ -127,12 +127,15 @@ unit_limited_disk(struct fake *fake, const char *cache, int64_t limit,
     disk->io = &fake->io;
     /* A pause of a busy machine is not a slow disk. */
     disk->durability.syncs.is_proven = true;
-    /* A thread that has yet to fall asleep could take the first pages one by
-     * one, and leave the rest as too few to bother.
-     */
+    unit_wait_asleep(disk);
+    return disk;
+}
+
+void
+unit_wait_asleep(struct ubd_disk *disk)
+{
     while (disk->writeback.is_on && !atomic_load(&disk->writeback.is_asleep))
         sched_yield();
-    return disk;
 }
 
 struct ubd_disk *

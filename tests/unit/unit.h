@@ -34,6 +34,11 @@ struct ubd_disk *unit_settled_disk(struct fake *fake);
 struct ubd_disk *unit_limited_disk(struct fake *fake, const char *cache,
                                    int64_t limit, bool evict);
 
+/* Until the write-out sleeps, if there is one.  Awake, it could take the first
+ * pages of a write, and leave the rest as too few to bother.
+ */
+void unit_wait_asleep(struct ubd_disk *disk);
+
 /* At most @max syncs at a time from now on, 1 to 3; more in a crowd if not 1.
  */
 void unit_limit_syncs(struct ubd_disk *disk, unsigned max);
