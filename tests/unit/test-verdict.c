@@ -238,10 +238,9 @@ END_TEST
 START_TEST(flush_waits_for_the_verdict_of_a_sync_that_failed_meanwhile)
 {
     struct fake *fake = fake_new(KIB * 1024);
-    struct ubd_disk *disk = unit_disk(fake, "barrier");
+    struct ubd_disk *disk = unit_settled_disk(fake);
     struct unit_job first, second;
 
-    ck_assert_int_eq(ubd_flush(disk), 0);
     ck_assert_int_eq(ubd_write(disk, block, sizeof block, 0, 0), 0);
     fake_fault_once(fake, FAKE_SYNC, FAKE_FAIL, -EIO);
     fake_hold(fake, FAKE_SYNC, FAKE_ENDED);
@@ -251,8 +250,7 @@ START_TEST(flush_waits_for_the_verdict_of_a_sync_that_failed_meanwhile)
     fake_wait_held(fake, FAKE_SYNC, 2);
     atomic_store(&must_hold, true); /* Who comes to record its result. */
     fake_release(fake, FAKE_SYNC, 0);
-    while (!atomic_load(&is_held))
-        sched_yield();
+    wait_verdict();
     fake_release(fake, FAKE_SYNC, 0);
     wait_settling(&disk->durability);
     atomic_store(&must_hold, false);
@@ -268,10 +266,9 @@ END_TEST
 START_TEST(flush_waits_for_the_verdict_of_a_sync_that_failed_before_it_began)
 {
     struct fake *fake = fake_new(KIB * 1024);
-    struct ubd_disk *disk = unit_disk(fake, "barrier");
+    struct ubd_disk *disk = unit_settled_disk(fake);
     struct unit_job first, second;
 
-    ck_assert_int_eq(ubd_flush(disk), 0);
     ck_assert_int_eq(ubd_write(disk, block, sizeof block, 0, 0), 0);
     fake_fault_once(fake, FAKE_SYNC, FAKE_FAIL, -EIO);
     hold_next_verdict();
